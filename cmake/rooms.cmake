@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+# A room is a folder under src/ and a static library attnloom_<room>. Its files are listed by hand.
+add_library(attnloom_flags INTERFACE)
+target_compile_options(attnloom_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers
+                                                -ffp-contract=off)
+# g++ 12 reports std::string's own moves, inlined from a precompiled header.
+target_compile_options(attnloom_flags INTERFACE
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds;-Wno-restrict;-Wno-stringop-overflow>)
+if(ATTNLOOM_WERROR)
+  target_compile_options(attnloom_flags INTERFACE -Werror)
+endif()
+if(ATTNLOOM_SANITIZE)
+  # g++ 12 sees uninitialised values in its own <regex> once it is instrumented.
+  target_compile_options(attnloom_flags INTERFACE -fsanitize=${ATTNLOOM_SANITIZE} -fno-omit-frame-pointer
+                                                  -Wno-maybe-uninitialized)
+  target_link_options(attnloom_flags INTERFACE -fsanitize=${ATTNLOOM_SANITIZE})
+endif()
+
+# attnloom_room(NAME SOURCES a.cc ... DEPENDS base spec ... [LIBRARIES imported::targets ...])
+function(attnloom_room name)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  add_library(attnloom_${name} STATIC ${ROOM_SOURCES})
+  target_include_directories(attnloom_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
+  target_link_libraries(attnloom_${name} PUBLIC attnloom_flags ${ROOM_LIBRARIES})
+  foreach(room ${ROOM_DEPENDS})
+    target_link_libraries(attnloom_${name} PUBLIC attnloom_${room})
+  endforeach()
+  # nlohmann/json.hpp costs 2 s a file; the simulator does not see it.
+  if(name STREQUAL "base")
+    target_precompile_headers(attnloom_base PRIVATE <nlohmann/json.hpp>)
+  elseif(NOT name STREQUAL "sim")
+    target_precompile_headers(attnloom_${name} REUSE_FROM attnloom_base)
+  endif()
+endfunction()
+
+# attnloom_test(NAME SOURCES a_test.cc ... LINK targets ...): one Catch2 program, one ctest entry "NAME".
+function(attnloom_test name)
+  cmake_parse_arguments(TEST "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${name}_test ${TEST_SOURCES})
+  target_link_libraries(${name}_test PRIVATE attnloom_catch_main ${TEST_LINK})
+  if(NOT TEST_SOURCES MATCHES "\\.c(;|$)")  # a program with C in it cannot share a C++ header
+    target_precompile_headers(${name}_test REUSE_FROM attnloom_catch_main)
+  endif()
+  add_test(NAME ${name} COMMAND ${name}_test)
+endfunction()
