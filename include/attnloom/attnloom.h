@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * attnloom.h - the C interface of Attnloom, whole.
+ *
+ * Conventions
+ *  1. Handles (alm_context, alm_kernel, alm_plan) are opaque. Whoever creates one destroys it,
+ * after everything that was made from it. Destroying NULL does nothing.
+ *  2. A function that can fail returns alm_code; 0 is success. Its last parameter may be NULL or
+ *     point to an alm_error* that receives the details on failure (free with alm_error_free) and
+ *     NULL on success.
+ *  3. Text goes in as pointer and length in bytes (UTF-8, need not end in NUL); text comes out as
+ *     alm_text, freed with alm_text_free.
+ *  4. Every public struct begins with struct_bytes = sizeof(the struct); fields are only ever added
+ *     at the end. Zero the struct first: 0 or NULL in a field means its default.
+ *  5. Enum numbers never change.
+ *  6. Threads: contexts and kernels may be used from any number of threads; a plan from one at a
+ *     time.
+ *  7. Device memory: pointers are addresses of the context's device. The library allocates none
+ *     after alm_kernel_open; the caller passes workspace and staging of the sizes that
+ *     alm_plan_create reports. One workspace serves one stream at a time. alm_memory_* are for
+ *     tools, tests and the simulated device.
+ *  8. The library never prints, exits, asserts on input or reads the environment after
+ *     alm_context_create. Logs go to the context's callback.
+ *  9. Index arrays are int32. Strides are in elements. q, k, v and o: base address and all strides
+ *     but the last are multiples of 16 bytes, the last stride is 1. No two elements of an output
+ * may share memory, nor may o and lse share any with q, k or v.
+ * 10. Numbers: scale * q.k -> logits_transform -> mask -> softmax; accumulation in fp32; LSE is the
+ *     natural logarithm. A row without keys has o = 0 and lse = -inf.
+ *
+ * Not offered: training, Windows, devices older than compute capability 8.0.
+ */
+#ifndef ATTNLOOM_ATTNLOOM_H_
+#define ATTNLOOM_ATTNLOOM_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define ALM_API __attribute__((visibility("default")))
+#else
+#define ALM_API
+#endif
+
+#define ALM_ABI_VERSION 0
+
+typedef enum alm_code {
+  ALM_OK = 0,
+  ALM_SPEC_INVALID = 1,
+  ALM_SPEC_UNSUPPORTED = 2,
+  ALM_TEMPLATE = 3,
+  ALM_COMPILER_MISSING = 4,
+  ALM_COMPILER_VERSION = 5,
+  ALM_COMPILE_FAILED = 6,
+  ALM_RESOURCE_LIMIT = 7,
+  ALM_COMPILE_TIMEOUT = 8,
+  ALM_CANCELLED = 9,
+  ALM_OUT_OF_MEMORY = 10,
+  ALM_CACHE_CORRUPT = 11,
+  ALM_CACHE_IO = 12,
+  ALM_NOT_CACHED = 13,
+  ALM_UNTRUSTED = 14,
+  ALM_REMOTE = 15,
+  ALM_NO_DRIVER = 16,
+  ALM_ARCH_MISMATCH = 17,
+  ALM_DRIVER_TOO_OLD = 18,
+  ALM_LOAD_FAILED = 19,
+  ALM_CAPTURE_ACTIVE = 20,
+  ALM_LAUNCH = 21,
+  ALM_INTERNAL = 22,
+  ALM_WORKLOAD_INVALID = 23,
+  ALM_TENSOR_INVALID = 24,
+  ALM_PLAN_BOUND = 25,
+  ALM_PLAN_MISMATCH = 26,
+  ALM_PLAN_STALE = 27,
+  ALM_FORKED = 28,
+  ALM_NO_DEVICE = 29,
+  ALM_ARGUMENT_INVALID = 30
+} alm_code;
+
+typedef enum alm_dtype {
+  ALM_DTYPE_NONE = 0,
+  ALM_F16 = 1,
+  ALM_BF16 = 2,
+  ALM_F32 = 3,
+  ALM_E4M3 = 4,
+  ALM_E5M2 = 5,
+  ALM_I32 = 6,
+  ALM_U8 = 7,
+  ALM_I64 = 8 /* recognised so that it can be refused by name */
+} alm_dtype;
+
+typedef enum alm_device {
+  ALM_DEVICE_AUTO = 0, /* cuda when there is a driver and a device, else the simulator */
+  ALM_DEVICE_CUDA = 1,
+  ALM_DEVICE_SIMULATOR = 2,
+  ALM_DEVICE_NONE = 3 /* compile, cache and plan only, for the target that the spec names */
+} alm_device;
+
+typedef enum alm_jit {
+  ALM_JIT_ALLOW = 0,
+  ALM_JIT_NEVER = 1 /* a kernel that no cache layer holds is NOT_CACHED */
+} alm_jit;
+
+typedef struct alm_context alm_context;
+typedef struct alm_kernel alm_kernel;
+typedef struct alm_plan alm_plan;
+
+typedef struct alm_error {
+  alm_code code;
+  const char* name;   /* "SPEC_INVALID" */
+  const char* path;   /* the caller's field, "$.variant.mask.causl"; may be "" */
+  const char* cause;  /* one line */
+  const char* remedy; /* one line; may be "" */
+  int retryable;      /* the same call may succeed later */
+} alm_error;
+
+typedef struct alm_text {
+  const char* data; /* NUL after the last byte */
+  size_t bytes;
+} alm_text;
+
+ALM_API int alm_abi_version(void);
+ALM_API const char* alm_version(void); /* "0.1.0" */
+ALM_API const char* alm_code_name(alm_code code);
+ALM_API void alm_error_free(alm_error* error);
+ALM_API void alm_text_free(alm_text* text);
+
+/* ---- context ---- */
+
+/* level: 0 debug, 1 info, 2 warning, 3 error. `message` has no line end and lives for the call
+ * only. May be called from any thread that is inside a call of this library. */
+typedef void (*alm_log_callback)(void* user, int level, const char* message);
+
+typedef struct alm_context_options {
+  size_t struct_bytes;
+  alm_device device;
+  const char* simulator_profile; /* "h200" (default) or "a100" */
+  uint64_t simulator_seed;       /* order of warps and CTAs */
+  /* Default: ATTNLOOM_CACHE_DIR, XDG_CACHE_HOME/attnloom, HOME/.cache/attnloom. */
+  const char* cache_dir;
+  const char* read_only_caches; /* colon-separated; default: ATTNLOOM_CACHE_RO */
+  /* Library file or its folder. Default: ATTNLOOM_NVRTC, then the search of docs/DEPLOY.md. */
+  const char* nvrtc;
+  alm_jit jit; /* default: ATTNLOOM_JIT=allow|never */
+  alm_log_callback log;
+  void* log_user;
+  int log_level; /* least level passed on; default 0 means warnings (2), negative everything */
+  /* Node-local folder of compile locks. Default: ATTNLOOM_LOCK_DIR, then the system's. */
+  const char* lock_dir;
+  const char* python_paths; /* colon-separated site-packages folders that may hold an NVRTC wheel */
+} alm_context_options;
+
+/* options may be NULL. Opens no driver: the first call that needs the device does. A place that is
+ * named here or by a variable and cannot be used is an error. */
+ALM_API alm_code alm_context_create(const alm_context_options* options, alm_context** context,
+                                    alm_error** error);
+ALM_API void alm_context_destroy(alm_context* context);
+/* One JSON object: device, nvrtc, cache root and why it was chosen, counters (hits, misses,
+ * compiles, loads, launches). */
+ALM_API alm_code alm_context_describe(alm_context* context, alm_text** json, alm_error** error);
+
+/* ---- kernels ---- */
+
+/* Opens a spec (docs/SPEC.md). Compiles nothing yet: alm_kernel_prepare or the first
+ * alm_plan_update that needs a kernel does, or finds it in the cache. */
+ALM_API alm_code alm_kernel_open(alm_context* context, const char* spec_json, size_t spec_bytes,
+                                 alm_kernel** kernel, alm_error** error);
+ALM_API void alm_kernel_destroy(alm_kernel* kernel);
+/* Compiles or finds, and loads, every kernel of the set: call it before a stream capture. */
+ALM_API alm_code alm_kernel_prepare(alm_kernel* kernel, alm_error** error);
+/* One JSON object: the spec with defaults, and for each kernel of the set its family, tile classes,
+ * request_key, and once it was acquired key, source (compiled|disk|memory|readonly), registers,
+ * spills, shared bytes. */
+ALM_API alm_code alm_kernel_describe(alm_kernel* kernel, alm_text** json, alm_error** error);
+
+/* ---- plan ---- */
+
+typedef struct alm_plan_limits {
+  size_t struct_bytes;
+  int32_t max_batch;
+  int64_t max_qo_tokens; /* over the whole batch */
+  int32_t q_heads;
+  int32_t kv_heads;
+} alm_plan_limits;
+
+typedef struct alm_plan_sizes {
+  size_t struct_bytes;
+  size_t workspace_bytes; /* device memory, 256-byte aligned */
+  size_t staging_bytes;   /* host memory, 16-byte aligned, best page-locked; holds two plans */
+} alm_plan_sizes;
+
+/* An int32 array on the host. Other dtypes and strides are refused by name. */
+typedef struct alm_index_array {
+  const void* data;
+  int64_t length;
+  int64_t stride;  /* elements; 0 means 1 */
+  alm_dtype dtype; /* ALM_DTYPE_NONE means ALM_I32 */
+} alm_index_array;
+
+typedef struct alm_scalar {
+  const char* name;
+  double value;
+} alm_scalar;
+
+typedef struct alm_workload {
+  size_t struct_bytes;
+  alm_index_array qo_indptr; /* [batch + 1] query tokens */
+  alm_index_array kv_indptr; /* [batch + 1] ragged: KV tokens; paged: entries of the page indices */
+  alm_index_array last_page_len; /* [batch] paged only */
+  /* Paged only, optional host mirror: then every index is checked against pool_pages. */
+  alm_index_array page_indices;
+  int64_t pool_pages;        /* pages in k and v; required with page_indices */
+  float scale;               /* > 0; 0 means 1/sqrt(head_dim.qk), negative is refused */
+  int32_t window_left;       /* read when the spec says "runtime" */
+  const alm_scalar* scalars; /* every scalar param of the spec */
+  size_t scalar_count;
+} alm_workload;
+
+/* Fixes the bounds; makes the two events that guard the staging memory. */
+ALM_API alm_code alm_plan_create(alm_kernel* kernel, const alm_plan_limits* limits, alm_plan** plan,
+                                 alm_plan_sizes* sizes, alm_error** error);
+ALM_API void alm_plan_destroy(alm_plan* plan);
+/* Gives the plan its memory, once, before the first update. */
+ALM_API alm_code alm_plan_bind(alm_plan* plan, void* workspace, size_t workspace_bytes,
+                               void* staging, size_t staging_bytes, alm_error** error);
+/* Plans on the CPU and starts one asynchronous copy to the workspace on `stream`. Once a step, for
+ * all layers. */
+ALM_API alm_code alm_plan_update(alm_plan* plan, const alm_workload* workload, void* stream,
+                                 alm_error** error);
+/* For debugging; waits for the stream. ALM_PLAN_STALE when planning `workload` now would give
+ * another plan than the last update did, or when the workspace holds another update: a replay would
+ * then compute with old lengths. */
+ALM_API alm_code alm_plan_check(alm_plan* plan, const alm_workload* workload, void* stream,
+                                alm_error** error);
+/* The last update as JSON: queues, merge map, makespan and ideal. */
+ALM_API alm_code alm_plan_describe(alm_plan* plan, alm_text** json, alm_error** error);
+
+/* ---- run ---- */
+
+typedef struct alm_tensor {
+  void* data; /* device address */
+  alm_dtype dtype;
+  int32_t rank;
+  int64_t shape[5];
+  int64_t strides[5]; /* elements */
+} alm_tensor;
+
+/* Fills `tensor` from a DLTensor of the DLPack ABI (any 0.x/1.x), which stays the owner. */
+ALM_API alm_code alm_tensor_from_dlpack(const void* dl_tensor, alm_tensor* tensor,
+                                        alm_error** error);
+
+typedef struct alm_pointer_param {
+  const char* name;
+  alm_tensor tensor;
+} alm_pointer_param;
+
+typedef struct alm_attention {
+  size_t struct_bytes;
+  alm_tensor q; /* [qo_tokens][q_heads][head_dim.qk] */
+  /* Ragged [kv_tokens][kv_heads][head_dim.qk]; paged [pages][page_size][kv_heads][head_dim.qk]. */
+  alm_tensor k;
+  /* As k with head_dim.vo. A cache with heads before tokens: same shape, its own strides. */
+  alm_tensor v;
+  alm_tensor o;            /* [qo_tokens][q_heads][head_dim.vo] */
+  alm_tensor lse;          /* f32 [qo_tokens][q_heads]; dtype 0: not wanted */
+  alm_tensor page_indices; /* int32 on the device, paged only */
+  const alm_pointer_param* params;
+  size_t param_count;
+} alm_attention;
+
+/* Launches the plan's kernel: no lock, allocation, synchronisation or environment; may be captured
+ * into a graph. */
+ALM_API alm_code alm_run(alm_plan* plan, const alm_attention* tensors, void* stream,
+                         alm_error** error);
+
+typedef struct alm_merge {
+  size_t struct_bytes;
+  alm_tensor o_in;   /* [states][tokens][heads][head_dim.vo] */
+  alm_tensor lse_in; /* f32 [states][tokens][heads] */
+  alm_tensor o;   /* [tokens][heads][head_dim.vo]; may lie in place of the first state, nothing else
+                     may overlap */
+  alm_tensor lse; /* f32 [tokens][heads]; dtype 0: not wanted */
+} alm_merge;
+
+/* Merges attention states with a kernel opened from a spec of "kernel": "merge". */
+ALM_API alm_code alm_merge_run(alm_kernel* kernel, const alm_merge* tensors, void* stream,
+                               alm_error** error);
+
+/* ---- memory, for tools, tests and the simulated device ---- */
+
+/* At least one byte. Addresses that no allocation holds are ALM_ARGUMENT_INVALID. */
+ALM_API alm_code alm_memory_allocate(alm_context* context, size_t bytes, const char* label,
+                                     void** address, alm_error** error);
+ALM_API alm_code alm_memory_free(alm_context* context, void* address, alm_error** error);
+ALM_API alm_code alm_memory_copy_in(alm_context* context, void* to, const void* from, size_t bytes,
+                                    alm_error** error);
+ALM_API alm_code alm_memory_copy_out(alm_context* context, void* to, const void* from, size_t bytes,
+                                     alm_error** error);
+/* Waits for the stream. On the simulator returns ALM_LAUNCH when it found a fault since the last
+ * call; the cause names the first. */
+ALM_API alm_code alm_synchronize(alm_context* context, void* stream, alm_error** error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* ATTNLOOM_ATTNLOOM_H_ */

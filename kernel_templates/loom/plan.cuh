@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan block as plain structs, written by src/plan on the host and read by every kernel: the
+// one file that both sides include, so it uses built-in types only (NVRTC has no stdint.h).
+//
+// A plan block lies at the start of the caller's workspace and is copied there as it is, counters
+// included (as zero):
+//   PlanHeader | cta_begin int[cta_count + 1] | RequestRow[] | MergeTile[] | counter
+//   int[merge_count] | WorkItem[]
+// behind it, never copied: partial states, float[partial rows][head_dim_vo] and float[partial
+// rows]. All offsets are bytes from the start of the workspace and multiples of 16; they are fixed
+// when the plan's limits are, so a captured launch stays valid when the plan changes.
+#pragma once
+
+namespace loom {
+
+constexpr unsigned kPlanMagic = 0x4d4f4f4cu;  // "LOOM"
+constexpr int kPlanVersion = 1;
+constexpr int kMaxScalars = 16;  // scalar functor params
+constexpr int kMaxPointers = 8;  // pointer functor params
+
+struct PlanHeader {
+  unsigned magic;
+  int version;
+  unsigned long long generation;  // of the plan object; a debug check compares it with the host's
+  int cta_count;
+  int item_count;
+  int request_count;
+  int merge_count;
+  int q_heads;
+  int kv_heads;
+  float scale;      // of q.k, before any transform
+  int window_left;  // tokens; -1 is off. Read only where the spec says "runtime"
+  unsigned cta_begin_offset;
+  unsigned requests_offset;
+  unsigned merges_offset;
+  unsigned counters_offset;
+  unsigned items_offset;
+  unsigned padding[3];
+  unsigned long long partial_o_offset;
+  unsigned long long partial_lse_offset;
+  unsigned scalars[kMaxScalars];  // bits of the scalar params in the order of the spec
+};
+static_assert(sizeof(PlanHeader) % 16 == 0, "tables behind the header are read 16 bytes at a time");
+
+// One request of the batch.
+struct RequestRow {
+  int qo_begin;  // first row in q and o
+  int qo_len;
+  int kv_begin;  // ragged: first row in k and v; paged: first entry in the page indices
+  int kv_len;    // tokens
+};
+static_assert(sizeof(RequestRow) == 16, "one 16-byte load");
+
+// One CTA's unit of work: a query tile of one KV head against a range of KV tokens.
+struct WorkItem {
+  int request;
+  int q_row;  // first packed row: token * group_size + head within the group
+  int kv_head;
+  int kv_begin;  // tokens; a multiple of the class's KV tile
+  int kv_end;
+  int tile_class;   // index into the kernel's classes
+  int partial_row;  // first row of this item's partial state; -1: the item is alone and writes the
+                    // output
+  int merge;        // index of its MergeTile; -1 as above
+};
+static_assert(sizeof(WorkItem) == 32, "two 16-byte loads");
+
+// An output tile that several items share. Their partial states lie one behind the other in plan
+// order, class rows apart; whoever raises the counter to `count` merges them in that order and sets
+// it back to 0.
+struct MergeTile {
+  int partial_row;
+  int count;
+};
+static_assert(sizeof(MergeTile) == 8, "one 8-byte load");
+
+// What a launch of an attention kernel is given: pointers and strides (elements), nothing that a
+// plan may change.
+struct AttentionArgs {
+  unsigned char* workspace;
+  const void* q;
+  const void* k;
+  const void* v;
+  void* o;
+  float* lse;               // or null
+  const int* page_indices;  // or null where K and V are not paged
+  long long q_token_stride, q_head_stride;
+  long long k_page_stride, k_token_stride, k_head_stride;
+  long long v_page_stride, v_token_stride, v_head_stride;
+  long long o_token_stride, o_head_stride;
+  long long lse_token_stride, lse_head_stride;
+  const void* pointers[kMaxPointers];  // pointer params in the order of the spec
+};
+
+// What a launch of the merge kernel is given: `states` states of every (token, head) row become
+// one.
+struct MergeArgs {
+  const void* o_in;     // [states][tokens][heads][head_dim_vo]
+  const float* lse_in;  // [states][tokens][heads]
+  void* o;              // [tokens][heads][head_dim_vo]
+  float* lse;           // [tokens][heads] or null
+  long long o_in_state_stride, o_in_token_stride, o_in_head_stride;
+  long long lse_in_state_stride, lse_in_token_stride, lse_in_head_stride;
+  long long o_token_stride, o_head_stride;
+  long long lse_token_stride, lse_head_stride;
+  int states;
+  int tokens;
+  int heads;
+  int padding;
+};
+
+// Where one logit stands, and what a launch of the functors kernel is given (functors.cuh).
+struct FunctorPlace {
+  int batch, q_pos, kv_pos, q_head, kv_head, q_len, kv_len;
+};
+
+struct FunctorArgs {
+  AttentionArgs
+      attention;  // workspace (a PlanHeader with the scalars) and pointers; the rest is null
+  const float* logits;
+  const FunctorPlace* places;
+  float* transformed;
+  int* kept;
+  int count;
+  int padding;
+};
+
+}  // namespace loom
