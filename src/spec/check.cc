@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spec/check.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <iterator>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "spec/tiles.h"
+#include "spec/variant_rules.h"
+
+namespace attnloom {
+namespace {
+
+// What the kernels of this version are written for. A row more here is a row more in the tests'
+// sweeps.
+constexpr int kHeadDims[] = {64, 128};
+constexpr int kMaxGroupSize = 128;   // a token's query heads fit one tile of 128 rows
+constexpr int kMaxPageSize = 65536;  // tokens
+
+// Real targets that NVRTC 13 knows. `suffixes` beside the plain name: a = this chip's own features,
+// f = its family's.
+struct TargetRow {
+  int number;
+  std::string_view suffixes;
+};
+constexpr TargetRow kTargets[] = {
+    {80, ""},    {86, ""},    {87, ""},    {88, ""},    {89, ""},    {90, "a"},
+    {100, "af"}, {103, "af"}, {110, "af"}, {120, "af"}, {121, "af"},
+};
+
+Status unsupported(std::string path, std::string cause, std::string remedy) {
+  return make_error(Code::kSpecUnsupported, std::move(path), std::move(cause), std::move(remedy));
+}
+
+std::string join(std::span<const int> values) {
+  std::string text;
+  for (const int value : values) text += (text.empty() ? "" : ", ") + std::to_string(value);
+  return text;
+}
+
+std::string all_targets() {
+  std::string text;
+  for (const TargetRow& row : kTargets) {
+    text += (text.empty() ? "" : ", ") + Target{row.number}.name();
+    for (const char suffix : row.suffixes) text += ", " + Target{row.number, suffix}.name();
+  }
+  return text;
+}
+
+Status check_target(const std::optional<Target>& target) {
+  if (!target) {
+    return make_error(Code::kSpecInvalid, "$.target", "no target is set",
+                      "name one, or a device to take it from");
+  }
+  if (target->number < kTargets[0].number) {
+    return unsupported("$.target",
+                       "\"" + target->name() +
+                           "\" is older than sm_80: it has no cp.async and no bf16 mma, which "
+                           "every kernel here is built from",
+                       "allowed: " + all_targets());
+  }
+  for (const TargetRow& row : kTargets) {
+    if (row.number != target->number) continue;
+    if (target->suffix == '\0' || row.suffixes.find(target->suffix) != std::string_view::npos)
+      return ok_status();
+    return unsupported("$.target",
+                       "sm_" + std::to_string(row.number) + " has no '" + target->suffix + "' form",
+                       "allowed: " + all_targets());
+  }
+  return unsupported("$.target", "\"" + target->name() + "\" is no target of this version",
+                     "allowed: " + all_targets());
+}
+
+template <class Value>
+Status check_one_of(const std::string& path, Value given, std::initializer_list<Value> allowed) {
+  std::string names;
+  for (const Value value : allowed) {
+    if (value == given) return ok_status();
+    names += (names.empty() ? "\"" : ", \"") + std::string(json_name(value)) + "\"";
+  }
+  return unsupported(path,
+                     "\"" + std::string(json_name(given)) + "\" is not supported by this version",
+                     "allowed: " + names);
+}
+
+Status check_head_dim(const std::string& path, int given) {
+  if (std::find(std::begin(kHeadDims), std::end(kHeadDims), given) != std::end(kHeadDims))
+    return ok_status();
+  return unsupported(path, std::to_string(given) + " is not supported by this version",
+                     "allowed: " + join(kHeadDims));
+}
+
+Status check_dtypes(const DTypes& dtype) {
+  ATTNLOOM_CHECK(check_one_of("$.dtype.q", dtype.q, {DType::kF16, DType::kBf16}));
+  ATTNLOOM_CHECK(check_one_of("$.dtype.kv", dtype.kv, {DType::kF16, DType::kBf16}));
+  ATTNLOOM_CHECK(check_one_of("$.dtype.o", dtype.o, {DType::kF16, DType::kBf16}));
+  ATTNLOOM_CHECK(check_one_of("$.dtype.kv", dtype.kv, {dtype.q}));
+  return check_one_of("$.dtype.o", dtype.o, {dtype.q});
+}
+
+Status check_range(const std::string& path, int given, int least, int most) {
+  if (given >= least && given <= most) return ok_status();
+  return unsupported(path, std::to_string(given) + " is out of range",
+                     "allowed: " + std::to_string(least) + " to " + std::to_string(most));
+}
+
+Status check_layout(const Layout& layout) {
+  ATTNLOOM_CHECK(check_one_of("$.layout.kv", layout.kv, {KvLayout::kRagged, KvLayout::kPaged}));
+  if (layout.block_rows != 0 || layout.block_columns != 0) {
+    return unsupported("$.layout.block", "only layout \"bsr\" uses this key", "remove it");
+  }
+  if (layout.kv == KvLayout::kPaged)
+    return check_range("$.layout.page_size", layout.page_size, 1, kMaxPageSize);
+  if (layout.page_size == 0) return ok_status();
+  return unsupported("$.layout.page_size", "only layout \"paged\" uses this key", "remove it");
+}
+
+Status check_unused_fields(const Variant& variant) {
+  const auto refuse = [](std::string_view key) {
+    return unsupported("$.variant." + std::string(key), "no kernel of this version uses this key",
+                       "remove it");
+  };
+  if (variant.mask.custom) {
+    return unsupported("$.variant.mask.custom", "true is not supported by this version",
+                       "allowed: false");
+  }
+  ATTNLOOM_CHECK(check_one_of("$.variant.kv_scale", variant.kv_scale, {KvScale::kNone}));
+  if (!variant.sink.empty()) return refuse("sink");
+  if (!variant.compose.empty()) return refuse("compose");
+  constexpr std::string_view kUsed[] = {"prelude", "logits_transform", "logits_mask"};
+  for (const FunctorField& field : functor_fields()) {
+    const bool used = std::find(std::begin(kUsed), std::end(kUsed), field.json) != std::end(kUsed);
+    if (!used && !(variant.*field.text).empty()) return refuse(field.json);
+  }
+  return ok_status();
+}
+
+Status check_attention(const Spec& spec) {
+  ATTNLOOM_CHECK(check_dtypes(spec.dtype));
+  ATTNLOOM_CHECK(check_head_dim("$.head_dim.qk", spec.head_dim.qk));
+  ATTNLOOM_CHECK(check_head_dim("$.head_dim.vo", spec.head_dim.vo));
+  ATTNLOOM_CHECK(check_range("$.group_size", spec.group_size, 1, kMaxGroupSize));
+  ATTNLOOM_CHECK(check_layout(spec.layout));
+  if (spec.variant.mask.window_left.value_or(-1) < -1) {
+    return make_error(Code::kSpecInvalid, "$.variant.mask.window_left",
+                      std::to_string(*spec.variant.mask.window_left) + " is negative",
+                      "-1 is no window");
+  }
+  ATTNLOOM_CHECK(check_variant(spec.variant, "$.variant"));
+  return check_unused_fields(spec.variant);
+}
+
+// parse_spec refuses these by key; this is for specs that were built as values.
+Status check_merge(const Spec& spec) {
+  ATTNLOOM_CHECK(check_one_of("$.dtype.o", spec.dtype.o, {DType::kF16, DType::kBf16}));
+  ATTNLOOM_CHECK(check_head_dim("$.head_dim.vo", spec.head_dim.vo));
+  Spec used;
+  used.kernel = KernelKind::kMerge;
+  used.target = spec.target;
+  used.dtype.o = spec.dtype.o;
+  used.head_dim.vo = spec.head_dim.vo;
+  if (spec == used) return ok_status();
+  return unsupported(
+      "$", "kernel \"merge\" uses target, dtype.o and head_dim.vo, and another field is set",
+      "leave the others at their defaults");
+}
+
+}  // namespace
+
+Status check_spec(const Spec& spec) {
+  ATTNLOOM_CHECK(check_target(spec.target));
+  ATTNLOOM_CHECK(
+      check_one_of("$.kernel", spec.kernel, {KernelKind::kAttention, KernelKind::kMerge}));
+  if (spec.kernel == KernelKind::kMerge) return check_merge(spec);
+  ATTNLOOM_CHECK(check_attention(spec));
+  // A tile that fits no kernel is known here, before anything is rendered.
+  return kernel_set(spec).status();
+}
+
+}  // namespace attnloom

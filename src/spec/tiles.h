@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tile classes and the kernel set of a spec: which compiled kernels `"tile": "auto"` stands for,
+// with the KV tile of each class by occupancy (registers and shared memory of the target). Pure;
+// thread-safe.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "spec/spec.h"
+
+namespace attnloom {
+
+// The packed query rows of attention_mma's classes.
+inline constexpr int kQueryTiles[] = {16, 64, 128};
+inline constexpr int kKvTiles[] = {32, 64, 128};
+
+struct TileClass {
+  int q = 0;       // packed query rows
+  int kv = 0;      // KV tokens
+  int stages = 2;  // of the shared-memory ring, each a K and a V tile
+  bool operator==(const TileClass&) const = default;
+};
+
+// One kernel of a set: one class, or two and more for a joint kernel that switches class per work
+// item.
+struct KernelChoice {
+  std::string family;              // "attention_mma" | "merge"
+  std::vector<TileClass> classes;  // ascending q; empty for "merge"
+  int threads = 0;                 // per CTA
+  int shared_bytes = 0;            // dynamic shared memory per CTA: the maximum over the classes
+  int min_ctas_per_sm = 1;         // what __launch_bounds__ promises
+  bool operator==(const KernelChoice&) const = default;
+};
+
+// The kernels of `spec` in a fixed order: single-class ones ascending, then the joint kernel. A
+// literal tile gives a set of one. Refused (SPEC_UNSUPPORTED or RESOURCE_LIMIT, path "$.tile") when
+// a named tile does not fit the target. REQUIRES: check_spec(spec) passed.
+Result<std::vector<KernelChoice>> kernel_set(const Spec& spec);
+
+// The same kernel with the KV tile of its largest class one step down, for a compile that spilled;
+// an error when there is no smaller one.
+Result<KernelChoice> step_down(const Spec& spec, const KernelChoice& choice);
+
+// Dynamic shared memory of one class: Q tile and `stages` K and V tiles, all of which the epilogue
+// then uses as scratch. attention_mma.cuh counts the same bytes; a static_assert there compares.
+int shared_bytes(const Spec& spec, const TileClass& tile);
+
+}  // namespace attnloom

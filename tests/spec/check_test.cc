@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spec/check.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "examples.h"
+
+namespace attnloom {
+namespace {
+
+void refuse(const Spec& spec, const std::string& path, const std::string& part,
+            Code code = Code::kSpecUnsupported) {
+  const Status status = check_spec(spec);
+  INFO(status.to_string());
+  CHECK(status.code == code);
+  CHECK(status.path == path);
+  CHECK(status.to_string().find(part) != std::string::npos);
+}
+
+void accept(const Spec& spec) {
+  const Status status = check_spec(spec);
+  INFO(status.to_string());
+  CHECK(status.ok());
+}
+
+TEST_CASE("what this version runs") {
+  accept(plain_spec());
+  for (const DType dtype : {DType::kF16, DType::kBf16}) {
+    for (const int qk : {64, 128}) {
+      for (const int vo : {64, 128}) {
+        Spec spec = plain_spec();
+        spec.dtype = {dtype, dtype, dtype};
+        spec.head_dim = {qk, vo};
+        accept(spec);
+      }
+    }
+  }
+  for (const int page_size : {1, 3, 16, 24, 65536}) {
+    Spec spec = plain_spec();
+    spec.layout = {KvLayout::kPaged, page_size};
+    accept(spec);
+  }
+  for (const int group : {1, 7, 128}) {
+    Spec spec = plain_spec();
+    spec.group_size = group;
+    accept(spec);
+  }
+  Spec merge;
+  merge.kernel = KernelKind::kMerge;
+  merge.target = Target{80};
+  merge.head_dim.vo = 64;
+  accept(merge);
+}
+
+TEST_CASE("head dims: B23") {
+  for (const int dim : {16, 72, 80, 96, 112, 256}) {
+    Spec spec = plain_spec();
+    spec.head_dim.qk = dim;
+    refuse(spec, "$.head_dim.qk",
+           std::to_string(dim) + " is not supported by this version (allowed: 64, 128)");
+    spec = plain_spec();
+    spec.head_dim.vo = dim;
+    refuse(spec, "$.head_dim.vo", "allowed: 64, 128");
+  }
+}
+
+TEST_CASE("targets: B101") {
+  for (const Target target :
+       {Target{80}, Target{86}, Target{90}, Target{90, 'a'}, Target{100, 'f'}, Target{121, 'a'}}) {
+    Spec spec = plain_spec();
+    spec.target = target;
+    accept(spec);
+  }
+  const auto refuse_target = [](Target target, const std::string& part) {
+    Spec spec = plain_spec();
+    spec.target = target;
+    refuse(spec, "$.target", part);
+  };
+  refuse_target({75}, "\"sm_75\" is older than sm_80");
+  refuse_target({70}, "cp.async");
+  refuse_target({90, 'f'}, "sm_90 has no 'f' form");
+  refuse_target({80, 'a'}, "sm_80 has no 'a' form");
+  refuse_target({85}, "no target of this version");
+  refuse_target({999}, "sm_90a");
+  Spec spec = plain_spec();
+  spec.target = std::nullopt;
+  refuse(spec, "$.target", "no target is set", Code::kSpecInvalid);
+}
+
+TEST_CASE("a field that no kernel uses is refused: B59") {
+  const auto refuse_variant = [](auto set, const std::string& path, const std::string& part) {
+    Spec spec = plain_spec();
+    set(spec.variant);
+    refuse(spec, path, part);
+  };
+  refuse_variant([](Variant& v) { v.mask.custom = true; }, "$.variant.mask.custom",
+                 "allowed: false");
+  refuse_variant([](Variant& v) { v.kv_scale = KvScale::kHead; }, "$.variant.kv_scale",
+                 "allowed: \"none\"");
+  refuse_variant([](Variant& v) { v.compose = {"alibi"}; }, "$.variant.compose",
+                 "no kernel of this version");
+  refuse_variant([](Variant& v) { v.tile_mask = "return 1;"; }, "$.variant.tile_mask",
+                 "no kernel of this version");
+  refuse_variant([](Variant& v) { v.output_transform = "return o;"; }, "$.variant.output_transform",
+                 "no kernel");
+  refuse_variant([](Variant& v) { v.query_transform = "x[0] = 0;"; }, "$.variant.query_transform",
+                 "no kernel");
+  refuse_variant([](Variant& v) { v.key_transform = "x[0] = 0;"; }, "$.variant.key_transform",
+                 "no kernel");
+  refuse_variant([](Variant& v) { v.value_transform = "x[0] = 0;"; }, "$.variant.value_transform",
+                 "no kernel");
+  refuse_variant(
+      [](Variant& v) {
+        v.params = {{"s", ParamType::kPtrF32}};
+        v.sink = "s";
+      },
+      "$.variant.sink", "no kernel");
+}
+
+TEST_CASE("kernels, dtypes and layouts of later versions") {
+  Spec spec = plain_spec();
+  spec.kernel = KernelKind::kAppend;
+  refuse(spec, "$.kernel", "allowed: \"attention\", \"merge\"");
+  spec = plain_spec();
+  spec.dtype.kv = DType::kE4m3;
+  refuse(spec, "$.dtype.kv", "allowed: \"f16\", \"bf16\"");
+  spec = plain_spec();
+  spec.dtype.kv = DType::kF16;
+  refuse(spec, "$.dtype.kv", "allowed: \"bf16\"");
+  spec = plain_spec();
+  spec.dtype.o = DType::kF16;
+  refuse(spec, "$.dtype.o", "allowed: \"bf16\"");
+  for (const KvLayout layout : {KvLayout::kPadded, KvLayout::kBsr}) {
+    spec = plain_spec();
+    spec.layout = {layout, 0, 128, 64};
+    refuse(spec, "$.layout.kv", "allowed: \"ragged\", \"paged\"");
+  }
+  spec = plain_spec();
+  spec.layout.page_size = 16;
+  refuse(spec, "$.layout.page_size", "only layout \"paged\"");
+  spec = plain_spec();
+  spec.layout.block_rows = 16;
+  refuse(spec, "$.layout.block", "only layout \"bsr\"");
+}
+
+TEST_CASE("ranges") {
+  for (const int page_size : {0, 65537}) {
+    Spec spec = plain_spec();
+    spec.layout = {KvLayout::kPaged, page_size};
+    refuse(spec, "$.layout.page_size", "allowed: 1 to 65536");
+  }
+  for (const int group : {0, 129}) {
+    Spec spec = plain_spec();
+    spec.group_size = group;
+    refuse(spec, "$.group_size", "allowed: 1 to 128");
+  }
+  Spec spec = plain_spec();
+  spec.variant.mask.window_left = -2;
+  refuse(spec, "$.variant.mask.window_left", "-2", Code::kSpecInvalid);
+}
+
+TEST_CASE("specs that were not parsed are checked like those that were") {
+  Spec spec = plain_spec();
+  spec.variant.logits_transform = "return logits; } void f() {";
+  refuse(spec, "$.variant.logits_transform", "closes nothing", Code::kSpecInvalid);
+  spec = plain_spec();
+  spec.variant.name = "a b";
+  refuse(spec, "$.variant.name", "not a name", Code::kSpecInvalid);
+  spec = plain_spec();
+  spec.tile = FixedTile{32, 64};
+  refuse(spec, "$.tile.q", "allowed: 16, 64, 128");
+  Spec merge;
+  merge.kernel = KernelKind::kMerge;
+  merge.target = Target{80};
+  merge.head_dim.vo = 64;
+  merge.variant.mask.causal = true;
+  refuse(merge, "$", "leave the others at their defaults");
+}
+
+}  // namespace
+}  // namespace attnloom
