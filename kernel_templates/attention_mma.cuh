@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+// attention_mma: attention on mma.sync for every device since sm_80. A CTA of four warps walks its
+// queue of work items; an item is a tile of packed query rows of one KV head against a range of
+// keys. FlashAttention-2's loop (Dao 2023, algorithm 1) over KV tiles gathered by loom/copy.cuh.
+#pragma once
+
+#include "loom/epilogue.cuh"
+#include "loom/pipeline.cuh"
+#include "loom/variant.cuh"
+
+namespace loom {
+
+template <class Config, class Class, class Variant>
+struct AttentionTile {
+  using Element = typename Config::Element;
+  using Layout = WarpLayout<Class>;
+  using Ring = KvRing<Config, Class>;
+  using QTile = SharedTile<Class::kQ, Config::kHeadDimQk>;
+  static constexpr int kLogits = Layout::kKvPerWarp / 8;
+  static constexpr int kValues = Config::kHeadDimVo / 8;
+  static constexpr int kSteps = Config::kHeadDimQk / 16;
+  // Held queries cost 4 registers a step and save their reload for every tile; two row blocks have
+  // none to spare.
+  static constexpr bool kHoldQueries = Layout::kBlocks == 1 && kSteps <= 8;
+  // The epilogue's scratch: 16 fp32 rows a warp, padded so that neighbouring rows lie eight banks
+  // apart.
+  static constexpr int kScratchStride = Config::kHeadDimVo + 8;  // words
+  static constexpr int kScratchBytes =
+      kWarpCount * 16 * (kScratchStride + (Layout::kKvWarps == 1 ? 0 : 2)) * 4;
+  static constexpr int kTileBytes = QTile::kBytes + Ring::kBytes;
+  static constexpr int kSharedBytes = kTileBytes > kScratchBytes ? kTileBytes : kScratchBytes;
+  static_assert(kSharedBytes <= Config::kSharedBytes, "spec/tiles.h counts the same bytes");
+
+  const AttentionArgs& args;
+  const PlanHeader& plan;
+  const Variant& variant;
+  const WorkItem& work;
+  const RequestRow& request;
+  unsigned char* shared;
+
+  KvBounds bounds;
+  SoftmaxState<Layout::kBlocks> state;
+  float values[Layout::kBlocks][kValues][4];
+  u32 held[kHoldQueries ? kSteps : 1][4];
+
+  LOOM_DEVICE QTile queries() const { return {shared_address(shared)}; }
+  LOOM_DEVICE u32 query_address() const { return lane_address(queries(), Layout::row_begin()); }
+  LOOM_DEVICE Ring ring() const { return {shared_address(shared) + QTile::kBytes}; }
+
+  LOOM_DEVICE void run() {
+    begin();
+    KvSource<Config, Class::kKv> source{request, work, bounds.end, {}};
+    ring().walk(source, args, bounds.begin, bounds.end,
+                [&](int position, const typename Ring::KTile& keys,
+                    const typename Ring::VTile& tokens) { step(position, keys, tokens); });
+    copy_async_wait<0>();  // of an item without keys: nothing above waited for its queries
+    __syncthreads();       // queries and ring become the epilogue's scratch
+    finish();
+  }
+
+  LOOM_DEVICE void begin() {
+    __syncthreads();  // the previous item's epilogue may still read shared memory
+    bounds = kv_bounds<Config, Class>(plan, request, work);
+    copy_queries<Config::kGroupSize>(queries(), args, request, work);
+#pragma unroll
+    for (int b = 0; b < Layout::kBlocks; ++b) {
+#pragma unroll
+      for (int j = 0; j < kValues; ++j) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) values[b][j][e] = 0.0f;
+      }
+    }
+  }
+
+  // One tile of keys and values; the pipeline hands the stage back to the copies when we return.
+  LOOM_DEVICE void step(int position, const typename Ring::KTile& keys,
+                        const typename Ring::VTile& tokens) {
+    if constexpr (kHoldQueries) {
+      if (position == bounds.begin) {
+#pragma unroll
+        for (int k = 0; k < kSteps; ++k)
+          load_matrix_x4(held[k], QTile::advance(query_address(), 0, 2 * k));
+      }
+    }
+    float logits[Layout::kBlocks][kLogits][4];
+    multiply_queries(logits, keys);
+    const bool partial = position < bounds.full_begin || position + Class::kKv > bounds.full_end;
+#pragma unroll
+    for (int b = 0; b < Layout::kBlocks; ++b) {
+      apply_variant<Config>(logits[b], variant, plan, request, work, bounds,
+                            Layout::row_begin() + 16 * b, position + Layout::kv_begin(), partial);
+    }
+    if constexpr (Config::kSoftmax) state.fold(logits, values, softmax_factor<Config>(plan));
+    multiply_values(logits, tokens);
+  }
+
+  LOOM_DEVICE void multiply_queries(float (&logits)[Layout::kBlocks][kLogits][4],
+                                    const typename Ring::KTile& keys) {
+#pragma unroll
+    for (int b = 0; b < Layout::kBlocks; ++b) {
+#pragma unroll
+      for (int j = 0; j < kLogits; ++j) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) logits[b][j][e] = 0.0f;
+      }
+    }
+    const u32 query_address = this->query_address();
+    const u32 key_address = lane_address_of_rows(keys, Layout::kv_begin());
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+      u32 a[Layout::kBlocks][4];
+      if constexpr (!kHoldQueries) {
+#pragma unroll
+        for (int b = 0; b < Layout::kBlocks; ++b)
+          load_matrix_x4(a[b], QTile::advance(query_address, 16 * b, 2 * k));
+      }
+#pragma unroll
+      for (int j = 0; j < kLogits; j += 2) {
+        u32 r[4];
+        load_matrix_x4(r, Ring::KTile::advance(key_address, 8 * j, 2 * k));
+#pragma unroll
+        for (int b = 0; b < Layout::kBlocks; ++b) {
+          const u32(&query)[4] = kHoldQueries ? held[kHoldQueries ? k : 0] : a[b];
+          mma_16x8x16(logits[b][j], query, r[0], r[1], Element{});
+          mma_16x8x16(logits[b][j + 1], query, r[2], r[3], Element{});
+        }
+      }
+    }
+  }
+
+  // The accumulators of the weights are, packed in pairs, the A operand of the next product: no
+  // shuffle.
+  LOOM_DEVICE void multiply_values(const float (&weights)[Layout::kBlocks][kLogits][4],
+                                   const typename Ring::VTile& tokens) {
+    const u32 token_address = lane_address(tokens, Layout::kv_begin());
+#pragma unroll
+    for (int k = 0; k < kLogits / 2; ++k) {
+      u32 a[Layout::kBlocks][4];
+#pragma unroll
+      for (int b = 0; b < Layout::kBlocks; ++b) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float(&pair)[4] = weights[b][2 * k + i / 2];
+          a[b][i] = pack2(pair[2 * (i & 1)], pair[2 * (i & 1) + 1], Element{});
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < kValues; j += 2) {
+        u32 r[4];
+        load_matrix_x4_trans(r, Ring::VTile::advance(token_address, 16 * k, j));
+#pragma unroll
+        for (int b = 0; b < Layout::kBlocks; ++b) {
+          mma_16x8x16(values[b][j], a[b], r[0], r[1], Element{});
+          mma_16x8x16(values[b][j + 1], a[b], r[2], r[3], Element{});
+        }
+      }
+    }
+  }
+
+  LOOM_DEVICE void finish() {
+    state.finish();
+    const OutputRows<Config> output{args, request, work};
+    if (work.partial_row < 0) {
+      write_rows(output, output);
+      return;
+    }
+    write_rows(output, PartialRows<Config>(args, plan, work.partial_row));
+    merge_if_last<Config, Class>(plan, output, reinterpret_cast<int*>(shared));
+  }
+
+  // `sink` is the output itself or a partial state.
+  template <class Sink>
+  LOOM_DEVICE void write_rows(const OutputRows<Config>& output, const Sink& sink) {
+    if constexpr (Layout::kKvWarps == 1) {
+      write_own_rows(output, sink);
+    } else {
+      write_shared_rows(output, sink);
+    }
+  }
+
+  // Each warp owns whole rows. They pass through shared memory, as fp32 and one 16-row block at a
+  // time, so that eight lanes store one row 16 bytes (or 32) each.
+  template <class Sink>
+  LOOM_DEVICE void write_own_rows(const OutputRows<Config>& output, const Sink& sink) {
+    float* block = reinterpret_cast<float*>(shared) + warp_index() * 16 * kScratchStride;
+#pragma unroll
+    for (int b = 0; b < Layout::kBlocks; ++b) {
+      store_block(block, b,
+                  [&](int r) { return Config::kSoftmax ? inverse_sum(state.l[b][r]) : 1.0f; });
+      if ((lane_index() & 3) == 0) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int row = Layout::row_begin() + 16 * b + fragment_row(2 * r);
+          if (output.exists(row)) sink.store_lse(row, state_lse(state.m[b][r], state.l[b][r]));
+        }
+      }
+      __syncwarp();
+      for (int i = lane_index(); i < 16 * kValues; i += 32) {
+        const int row = Layout::row_begin() + 16 * b + i / kValues;
+        const int dim = i % kValues * 8;
+        float x[8];
+        load_eight(x, block + i / kValues * kScratchStride + dim);
+        if (output.exists(row)) sink.store(row, dim, x);
+      }
+      __syncwarp();
+    }
+  }
+
+  // The four warps hold states of the same 16 rows over different keys: merged in warp order
+  // through shared memory.
+  template <class Sink>
+  LOOM_DEVICE void write_shared_rows(const OutputRows<Config>& output, const Sink& sink) {
+    float* blocks = reinterpret_cast<float*>(shared);
+    float* m = blocks + kWarpCount * 16 * kScratchStride;
+    float* l = m + kWarpCount * 16;
+    store_block(blocks + warp_index() * 16 * kScratchStride, 0, [](int) { return 1.0f; });
+    if ((lane_index() & 3) == 0) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        m[warp_index() * 16 + fragment_row(2 * r)] = state.m[0][r];
+        l[warp_index() * 16 + fragment_row(2 * r)] = state.l[0][r];
+      }
+    }
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.x); i < 16 * kValues; i += kThreadCount) {
+      const int row = i / kValues;
+      const int dim = i % kValues * 8;
+      float largest = negative_infinity();
+#pragma unroll
+      for (int w = 0; w < kWarpCount; ++w) largest = fmaxf(largest, m[w * 16 + row]);
+      float sum = 0.0f;
+      float x[8] = {};
+#pragma unroll
+      for (int w = 0; w < kWarpCount; ++w) {
+        const float weight = Config::kSoftmax ? state_weight(m[w * 16 + row], largest) : 1.0f;
+        float part[8];
+        load_eight(part, blocks + (w * 16 + row) * kScratchStride + dim);
+        sum = fmaf(weight, l[w * 16 + row], sum);
+#pragma unroll
+        for (int e = 0; e < 8; ++e) x[e] = fmaf(weight, part[e], x[e]);
+      }
+      const float inverse = Config::kSoftmax ? inverse_sum(sum) : 1.0f;
+#pragma unroll
+      for (int e = 0; e < 8; ++e) x[e] *= inverse;
+      if (!output.exists(row)) continue;
+      sink.store(row, dim, x);
+      if (dim == 0) sink.store_lse(row, state_lse(largest, sum));
+    }
+  }
+
+  template <class Factor>
+  LOOM_DEVICE void store_block(float* block, int b, const Factor& factor) const {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float scale = factor(r);
+#pragma unroll
+      for (int j = 0; j < kValues; ++j) {
+        *reinterpret_cast<float2*>(block + fragment_row(2 * r) * kScratchStride +
+                                   fragment_column(j, 0)) =
+            make_float2(values[b][j][2 * r] * scale, values[b][j][2 * r + 1] * scale);
+      }
+    }
+  }
+
+  LOOM_DEVICE static void load_eight(float (&x)[8], const float* from) {
+    const float4 low = reinterpret_cast<const float4*>(from)[0];
+    const float4 high = reinterpret_cast<const float4*>(from)[1];
+    x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
+    x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
+  }
+};
+
+// Picks the class of an item; in a kernel of one class nothing is left of it.
+template <class Config, template <int> class TileClass, class Variant, int index = 0>
+LOOM_DEVICE void run_item(const AttentionArgs& args, const PlanHeader& plan, const Variant& variant,
+                          const WorkItem& work, const RequestRow& request, unsigned char* shared) {
+  if constexpr (index + 1 < Config::kClassCount) {
+    if (work.tile_class != index) {
+      run_item<Config, TileClass, Variant, index + 1>(args, plan, variant, work, request, shared);
+      return;
+    }
+  }
+  AttentionTile<Config, TileClass<index>, Variant>{args, plan, variant, work, request, shared}
+      .run();
+}
+
+template <class Config, template <int> class TileClass, class Variant>
+LOOM_DEVICE void attention_mma(const AttentionArgs& args) {
+  static_assert(Config::kThreads == kThreadCount, "four warps");
+  extern __shared__ __align__(
+      1024) unsigned char shared[];  // tiles are addressed by XOR: rows must not straddle
+  const PlanHeader& plan = *reinterpret_cast<const PlanHeader*>(args.workspace);
+  const int* queue =
+      reinterpret_cast<const int*>(args.workspace + plan.cta_begin_offset) + blockIdx.x;
+  const Variant variant(plan, args);
+  const int end = queue[1];
+#pragma unroll 1
+  for (int i = queue[0]; i < end; ++i) {
+    // By reference: twelve words held in registers across the KV loop made the two-block class
+    // spill.
+    const WorkItem& work = reinterpret_cast<const WorkItem*>(args.workspace + plan.items_offset)[i];
+    const RequestRow& request =
+        reinterpret_cast<const RequestRow*>(args.workspace + plan.requests_offset)[work.request];
+    run_item<Config, TileClass>(args, plan, variant, work, request, shared);
+  }
+}
+
+}  // namespace loom

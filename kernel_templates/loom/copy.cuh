@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Global rows -> shared tiles: the only code that knows whether K and V are ragged or paged. All of
+// it is asynchronous; pipeline.cuh waits. Eight lanes copy one row, 128 bytes at a time, so any
+// page size streams full lines.
+#pragma once
+
+#include "loom/tile.cuh"
+
+namespace loom {
+
+constexpr int kLanesPerRow = 8;
+constexpr int kRowsPerPass = kThreadCount / kLanesPerRow;
+
+// Copies the chunks of one row that belong to `lane` of its eight; a row that does not exist
+// becomes zeros, so that neither stale shared memory nor an unused cache slot (NaN times a zero
+// weight is NaN) can reach a product.
+template <class Tile>
+LOOM_DEVICE void copy_row(const Tile& tile, int row, int lane, const u16* from, bool exists) {
+#pragma unroll
+  for (int c = 0; c < Tile::kChunks; c += kLanesPerRow) {
+    const int chunk = c + lane;
+    copy_async_16(tile.chunk_address(row, chunk), from + chunk * 8, exists ? 16 : 0);
+  }
+}
+
+// Query rows, packed as token * group + head within the group.
+template <int group, class Tile>
+LOOM_DEVICE void copy_queries(const Tile& tile, const AttentionArgs& args,
+                              const RequestRow& request, const WorkItem& work) {
+  const u16* base = static_cast<const u16*>(args.q);
+#pragma unroll
+  for (int pass = 0; pass < Tile::kRows; pass += kRowsPerPass) {
+    const int row = pass + static_cast<int>(threadIdx.x) / kLanesPerRow;
+    if (Tile::kRows % kRowsPerPass != 0 && row >= Tile::kRows) break;
+    const int packed = work.q_row + row;
+    const int token = packed / group;
+    const bool exists = token < request.qo_len;
+    const i64 offset =
+        (static_cast<i64>(request.qo_begin) + token) * args.q_token_stride +
+        (static_cast<i64>(work.kv_head) * group + packed % group) * args.q_head_stride;
+    copy_row(tile, row, static_cast<int>(threadIdx.x) % kLanesPerRow, exists ? base + offset : base,
+             exists);
+  }
+}
+
+// Where the rows of K and V tiles come from. Page indices are fetched one tile ahead into
+// registers: the copies of a tile must not wait for a dependent load.
+template <class Config, int tile_rows>
+struct KvSource {
+  static constexpr int kRows = tile_rows / kRowsPerPass;  // rows of a tile that this lane copies
+  static_assert(kRows * kRowsPerPass == tile_rows, "a KV tile is a whole number of passes");
+
+  const RequestRow& request;
+  const WorkItem& work;
+  int kv_end;
+  int page[kRows];
+
+  LOOM_DEVICE static int row_of(int i, int thread) {
+    return i * kRowsPerPass + thread / kLanesPerRow;
+  }
+
+  LOOM_DEVICE void fetch_pages(const AttentionArgs& args, int kv_begin) {
+    if constexpr (Config::kPaged) {
+      const int thread = thread_index_now();
+      const int* pages = args.page_indices + request.kv_begin;
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        const int token = kv_begin + row_of(i, thread);
+        page[i] = token < kv_end ? pages[token / Config::kPageSize] : 0;
+      }
+    }
+  }
+
+  // REQUIRES: fetch_pages(kv_begin).
+  template <class KTile, class VTile>
+  LOOM_DEVICE void copy(const AttentionArgs& args, const KTile& k_tile, const VTile& v_tile,
+                        int kv_begin) const {
+    const int thread =
+        thread_index_now();  // keeps sixteen addresses out of the registers of the KV loop
+    const u16* k = static_cast<const u16*>(args.k) + work.kv_head * args.k_head_stride;
+    const u16* v = static_cast<const u16*>(args.v) + work.kv_head * args.v_head_stride;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      const int token = kv_begin + row_of(i, thread);
+      const bool exists = token < kv_end;
+      i64 k_offset = 0;
+      i64 v_offset = 0;
+      if (exists) {
+        if constexpr (Config::kPaged) {
+          const int slot = token % Config::kPageSize;
+          k_offset = page[i] * args.k_page_stride + slot * args.k_token_stride;
+          v_offset = page[i] * args.v_page_stride + slot * args.v_token_stride;
+        } else {
+          k_offset = (static_cast<i64>(request.kv_begin) + token) * args.k_token_stride;
+          v_offset = (static_cast<i64>(request.kv_begin) + token) * args.v_token_stride;
+        }
+      }
+      copy_row(k_tile, row_of(i, thread), thread % kLanesPerRow, k + k_offset, exists);
+      copy_row(v_tile, row_of(i, thread), thread % kLanesPerRow, v + v_offset, exists);
+    }
+  }
+};
+
+}  // namespace loom

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// From finished rows to memory: the output of a tile that one item computed alone, or a partial
+// state and the merge by whoever arrives last.
+//
+// The merge is the one protocol between CTAs: partial stores -> CTA barrier -> fence -> counter ->
+// fence -> CTA barrier -> loads of all partials, in plan order, so the same plan gives the same
+// bits whoever comes last. No co-residency is needed: nobody waits. The counter goes back to 0, so
+// a plan can be replayed.
+#pragma once
+
+#include "loom/softmax.cuh"
+
+namespace loom {
+
+// The rows of one output tile.
+template <class Config>
+struct OutputRows {
+  const AttentionArgs& args;
+  const RequestRow& request;
+  const WorkItem& work;
+
+  LOOM_DEVICE bool exists(int row) const {
+    return (work.q_row + row) / Config::kGroupSize < request.qo_len;
+  }
+  LOOM_DEVICE i64 token(int row) const {
+    return static_cast<i64>(request.qo_begin) + (work.q_row + row) / Config::kGroupSize;
+  }
+  LOOM_DEVICE i64 head(int row) const {
+    return static_cast<i64>(work.kv_head) * Config::kGroupSize +
+           (work.q_row + row) % Config::kGroupSize;
+  }
+
+  // Eight elements from `dim`.
+  LOOM_DEVICE void store(int row, int dim, uint4 bits) const {
+    u16* o = static_cast<u16*>(args.o) + token(row) * args.o_token_stride +
+             head(row) * args.o_head_stride;
+    *reinterpret_cast<uint4*>(o + dim) = bits;
+  }
+  LOOM_DEVICE void store(int row, int dim, const float (&x)[8]) const {
+    const typename Config::Element tag{};
+    store(row, dim,
+          make_uint4(pack2(x[0], x[1], tag), pack2(x[2], x[3], tag), pack2(x[4], x[5], tag),
+                     pack2(x[6], x[7], tag)));
+  }
+  LOOM_DEVICE void store_lse(int row, float base2) const {
+    if (Config::kSoftmax && args.lse != nullptr) {
+      args.lse[token(row) * args.lse_token_stride + head(row) * args.lse_head_stride] =
+          base2 * kLn2;
+    }
+  }
+};
+
+// The rows of one partial state in the workspace: normalised values and base-2 LSE, fp32.
+template <class Config>
+struct PartialRows {
+  float* o;
+  float* lse;
+
+  LOOM_DEVICE PartialRows(const AttentionArgs& args, const PlanHeader& plan, int first_row)
+      : o(reinterpret_cast<float*>(args.workspace + plan.partial_o_offset) +
+          static_cast<i64>(first_row) * Config::kHeadDimVo),
+        lse(reinterpret_cast<float*>(args.workspace + plan.partial_lse_offset) + first_row) {}
+
+  LOOM_DEVICE void store(int row, int dim, const float (&x)[8]) const {
+    float4* to = reinterpret_cast<float4*>(o + static_cast<i64>(row) * Config::kHeadDimVo + dim);
+    to[0] = make_float4(x[0], x[1], x[2], x[3]);
+    to[1] = make_float4(x[4], x[5], x[6], x[7]);
+  }
+  LOOM_DEVICE void store_lse(int row, float base2) const {
+    if constexpr (Config::kSoftmax) lse[row] = base2;
+  }
+};
+
+// Folds `count` states of one row, `stride` rows apart, in their order. x receives the merged
+// values of eight dims.
+template <class Config>
+LOOM_DEVICE float merge_row(float (&x)[8], const PartialRows<Config>& first, int row, int dim,
+                            int count, int stride) {
+  float largest = negative_infinity();
+  if constexpr (Config::kSoftmax) {
+    for (int i = 0; i < count; ++i) largest = fmaxf(largest, first.lse[row + i * stride]);
+  }
+#pragma unroll
+  for (int e = 0; e < 8; ++e) x[e] = 0.0f;
+  float total = 0.0f;
+  for (int i = 0; i < count; ++i) {
+    const float weight =
+        Config::kSoftmax ? state_weight(first.lse[row + i * stride], largest) : 1.0f;
+    const float4* from = reinterpret_cast<const float4*>(
+        first.o + static_cast<i64>(row + i * stride) * Config::kHeadDimVo + dim);
+    const float4 low = from[0];
+    const float4 high = from[1];
+    const float part[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+    for (int e = 0; e < 8; ++e) x[e] = fmaf(weight, part[e], x[e]);
+    total += weight;
+  }
+  if constexpr (!Config::kSoftmax) return 0.0f;
+  const float inverse = inverse_sum(total);
+#pragma unroll
+  for (int e = 0; e < 8; ++e) x[e] *= inverse;
+  return state_lse(largest, total);
+}
+
+// Announces this item's partial state; the last arriver writes the output tile.
+// REQUIRES: every thread of the CTA calls it after its partial stores; `scratch` is one word of
+// shared memory.
+template <class Config, class Class>
+LOOM_DEVICE void merge_if_last(const PlanHeader& plan, const OutputRows<Config>& output,
+                               int* scratch) {
+  const AttentionArgs& args = output.args;
+  const MergeTile tile =
+      reinterpret_cast<const MergeTile*>(args.workspace + plan.merges_offset)[output.work.merge];
+  int* counter = reinterpret_cast<int*>(args.workspace + plan.counters_offset) + output.work.merge;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    fence_gpu();
+    *scratch = counter_add(counter, 1);
+    fence_gpu();
+  }
+  __syncthreads();
+  if (*scratch != tile.count - 1) return;
+  const PartialRows<Config> first(args, plan, tile.partial_row);
+  constexpr int kChunks = Config::kHeadDimVo / 8;
+  for (int i = static_cast<int>(threadIdx.x); i < Class::kQ * kChunks; i += kThreadCount) {
+    const int row = i / kChunks;
+    const int dim = i % kChunks * 8;
+    if (!output.exists(row)) break;
+    float x[8];
+    const float lse = merge_row<Config>(x, first, row, dim, tile.count, Class::kQ);
+    output.store(row, dim, x);
+    if (dim == 0) output.store_lse(row, lse);
+  }
+  if (threadIdx.x == 0) *counter = 0;
+}
+
+}  // namespace loom

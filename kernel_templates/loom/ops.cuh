@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The op vocabulary: every operation that has no C++ spelling, under one name on every target.
+// Kernels and functors use these names only; `asm` stands in the target files and nowhere else.
+//
+//   shared_address(p)                     32-bit shared-memory address of a pointer
+//   thread_index_now()                    threadIdx.x, but never hoisted: what is computed from it
+//   dies with its block copy_async_16(to, from, bytes)        16 bytes global -> shared, `bytes` of
+//   them read (0 or 16), the rest zero copy_async_commit(), _wait<n>()       close a group of
+//   copies; wait until at most n groups are in flight load_matrix_x4(r, a), _trans(r, a)    four
+//   8x8 matrices of 16-bit elements, one row address per lane mma_16x8x16(c, a, b0, b1, Element) c
+//   += a * b, fp32 accumulators pack2(lo, hi, Element)                two floats rounded to nearest
+//   even into one register to_float(x)                           16-bit float -> float, exact
+//   exp2(x), log2(x), tanh(x)             approximate: 2^-22 relative, 2^-22 absolute, 2^-11
+//   relative error fence_gpu()                           orders this thread's accesses before and
+//   after it for the whole device counter_add(p, n)                     relaxed atomic add at
+//   device scope; returns the old value max_across_quad(x), sum_across_quad   over the four lanes
+//   that share an accumulator row
+#pragma once
+
+#include "loom/ops_sm80.cuh"
+
+namespace loom {
+
+LOOM_DEVICE float max_across_quad(float x) {
+  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+LOOM_DEVICE float sum_across_quad(float x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+}  // namespace loom

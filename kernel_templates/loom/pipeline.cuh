@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ring of K and V stages. One barrier per tile: it says both that the copies of this tile have
+// landed for everyone and that everyone is done with the stage that the next copies overwrite.
+#pragma once
+
+#include "loom/copy.cuh"
+
+namespace loom {
+
+template <class Config, class Class>
+struct KvRing {
+  using KTile = SharedTile<Class::kKv, Config::kHeadDimQk>;
+  using VTile = SharedTile<Class::kKv, Config::kHeadDimVo>;
+  static constexpr int kStageBytes = KTile::kBytes + VTile::kBytes;
+  static constexpr int kBytes = Class::kStages * kStageBytes;
+
+  u32 base;
+
+  LOOM_DEVICE KTile keys(int stage) const { return {base + static_cast<u32>(stage * kStageBytes)}; }
+  LOOM_DEVICE VTile values(int stage) const {
+    return {base + static_cast<u32>(stage * kStageBytes + KTile::kBytes)};
+  }
+
+  // Calls step(kv_position, keys, values) for every tile of [begin, end), in order; `begin` is a
+  // multiple of the KV tile. The query copies that were issued before belong to the first tile's
+  // group.
+  template <class Step>
+  LOOM_DEVICE void walk(KvSource<Config, Class::kKv>& source, const AttentionArgs& args, int begin,
+                        int end, Step&& step) const {
+    constexpr int kAhead = Class::kStages - 1;
+    const auto issue = [&](int position, int stage) {
+      if (position < end) {
+        source.copy(args, keys(stage), values(stage), position);
+        source.fetch_pages(args, position + Class::kKv);
+      }
+      copy_async_commit();  // empty groups too: the waits below count groups
+    };
+    source.fetch_pages(args, begin);
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) issue(begin + i * Class::kKv, i);
+    int stage = 0;
+#pragma unroll 1
+    for (int position = begin; position < end; position += Class::kKv) {
+      copy_async_wait<kAhead - 1>();
+      __syncthreads();
+      issue(position + kAhead * Class::kKv,
+            stage == 0 ? kAhead : stage - 1);  // the stage before this one, in a ring
+      step(position, keys(stage), values(stage));
+      stage = stage == kAhead ? 0 : stage + 1;
+    }
+  }
+};
+
+}  // namespace loom

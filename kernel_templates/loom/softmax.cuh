@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The online softmax of one warp's rows, in base 2: m is the running maximum of the scaled logits,
+// l the running sum of 2^(x - m). Every lane of a quad holds the same m; l is this lane's part
+// until finish().
+#pragma once
+
+#include "loom/tile.cuh"
+
+namespace loom {
+
+template <int blocks>
+struct SoftmaxState {
+  float m[blocks][2];
+  float l[blocks][2];
+
+  LOOM_DEVICE SoftmaxState() {
+#pragma unroll
+    for (int b = 0; b < blocks; ++b) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        m[b][r] = negative_infinity();
+        l[b][r] = 0.0f;
+      }
+    }
+  }
+
+  // Turns logits into weights. `factor` scales logits into base 2 (scale * log2 e, or 1 when they
+  // already are); REQUIRES: factor > 0, so the maximum may be taken before it is applied and each
+  // weight costs one FMA and one exp2. The accumulators of the values are rescaled to the new
+  // maximum.
+  template <int logit_fragments, int value_fragments>
+  LOOM_DEVICE void fold(float (&logits)[blocks][logit_fragments][4],
+                        float (&values)[blocks][value_fragments][4], float factor) {
+#pragma unroll
+    for (int b = 0; b < blocks; ++b) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        float top = negative_infinity();
+#pragma unroll
+        for (int j = 0; j < logit_fragments; ++j)
+          top = fmaxf(top, fmaxf(logits[b][j][2 * r], logits[b][j][2 * r + 1]));
+        const float highest = fmaxf(m[b][r], max_across_quad(top) * factor);
+        // A row that has seen no key yet: any finite reference gives 2^(-inf) = 0, where -inf -
+        // -inf would be NaN.
+        const float reference = highest == negative_infinity() ? 0.0f : highest;
+        const float shrink = exp2(m[b][r] - reference);
+        m[b][r] = highest;
+        float sum = 0.0f;
+#pragma unroll
+        for (int j = 0; j < logit_fragments; ++j) {
+#pragma unroll
+          for (int e = 2 * r; e < 2 * r + 2; ++e) {
+            logits[b][j][e] = exp2(fmaf(logits[b][j][e], factor, -reference));
+            sum += logits[b][j][e];
+          }
+        }
+        l[b][r] = l[b][r] * shrink + sum;
+#pragma unroll
+        for (int j = 0; j < value_fragments; ++j) {
+          values[b][j][2 * r] *= shrink;
+          values[b][j][2 * r + 1] *= shrink;
+        }
+      }
+    }
+  }
+
+  LOOM_DEVICE void finish() {
+#pragma unroll
+    for (int b = 0; b < blocks; ++b) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) l[b][r] = sum_across_quad(l[b][r]);
+    }
+  }
+};
+
+// 1/l, and 0 for a row without keys: its output is exactly 0. (Compared with 0, not `> 0`: a NaN
+// must stay one.)
+LOOM_DEVICE float inverse_sum(float l) {
+  return l == 0.0f ? 0.0f : 1.0f / l;
+}
+
+// Base-2 LSE of a state; -inf for a row without keys.
+LOOM_DEVICE float state_lse(float m, float l) {
+  return l == 0.0f ? negative_infinity() : m + log2(l);
+}
+
+// The weight of a state against the largest LSE of its row; 0 for an empty state, also among empty
+// ones only.
+LOOM_DEVICE float state_weight(float lse, float largest) {
+  return lse == negative_infinity() ? 0.0f : exp2(lse - largest);
+}
+
+}  // namespace loom
