@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "render/context.h"
+
+#include <cstddef>
+#include <string_view>
+
+namespace attnloom {
+namespace {
+
+std::string text_of(bool value) {
+  return value ? "true" : "false";
+}
+
+// A section that is rendered once with {{{text}}} or, without a functor, not at all.
+std::vector<TemplateContext> functor(const std::string& text) {
+  if (text.empty()) return {};
+  return {TemplateContext{{{"text", text}}, {}}};
+}
+
+std::vector<TemplateContext> tile_classes(const std::vector<TileClass>& classes) {
+  std::vector<TemplateContext> list;
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    list.push_back({{{"index", std::to_string(i)},
+                     {"q", std::to_string(classes[i].q)},
+                     {"kv", std::to_string(classes[i].kv)},
+                     {"stages", std::to_string(classes[i].stages)}},
+                    {}});
+  }
+  return list;
+}
+
+// How a param gets its value: scalars from the plan block, pointers from the launch, each numbered
+// in the spec's order.
+std::string initial_value(const Param& param, int& scalars, int& pointers) {
+  if (is_pointer(param.type)) {
+    return "static_cast<" + std::string(device_name(param.type)) + ">(args.pointers[" +
+           std::to_string(pointers++) + "])";
+  }
+  return "loom::scalar_" + std::string(json_name(param.type)) + "(plan.scalars[" +
+         std::to_string(scalars++) + "])";
+}
+
+std::vector<TemplateContext> param_list(const std::vector<Param>& params) {
+  std::vector<TemplateContext> list;
+  int scalars = 0;
+  int pointers = 0;
+  for (const Param& param : params) {
+    const std::string_view restrict_word = is_pointer(param.type) ? " __restrict__" : "";
+    list.push_back({{{"type", std::string(device_name(param.type)) + std::string(restrict_word)},
+                     {"name", param.name},
+                     {"separator", list.empty() ? "\n      : " : ",\n        "},
+                     {"value", initial_value(param, scalars, pointers)}},
+                    {}});
+  }
+  return list;
+}
+
+// The kernel that a template ends in: its file, its entry, its one parameter and the call.
+void add_kernel(TemplateContext& context, const std::string& file, const std::string& entry,
+                const std::string& arguments, const std::string& call) {
+  context.values.insert(
+      context.values.end(),
+      {{"kernel_file", file}, {"entry", entry}, {"arguments", arguments}, {"call", call}});
+}
+
+TemplateContext variant_context(const Spec& spec, const KernelChoice& choice) {
+  const bool paged = spec.layout.kv == KvLayout::kPaged;
+  const std::optional<int>& window = spec.variant.mask.window_left;
+  const Variant& variant = spec.variant;
+  TemplateContext context;
+  context.values = {
+      {"element", std::string(device_name(spec.dtype.q))},
+      {"head_dim_qk", std::to_string(spec.head_dim.qk)},
+      {"head_dim_vo", std::to_string(spec.head_dim.vo)},
+      {"group_size", std::to_string(spec.group_size)},
+      {"paged", text_of(paged)},
+      {"page_size", std::to_string(paged ? spec.layout.page_size : 1)},
+      {"causal", text_of(variant.mask.causal)},
+      {"window", text_of(!window || *window >= 0)},
+      {"window_runtime", text_of(!window)},
+      {"window_left", std::to_string(window.value_or(-1))},
+      {"softmax", text_of(variant.softmax)},
+      {"has_logits_transform", text_of(!variant.logits_transform.empty())},
+      {"has_logits_mask", text_of(!variant.logits_mask.empty())},
+      {"class_count", std::to_string(choice.classes.size())},
+      {"threads", std::to_string(choice.threads)},
+      {"min_ctas_per_sm", std::to_string(choice.min_ctas_per_sm)},
+      {"shared_bytes", std::to_string(choice.shared_bytes)},
+  };
+  context.lists = {
+      {"classes", tile_classes(choice.classes)},
+      {"prelude", functor(variant.prelude)},
+      {"params", param_list(variant.params)},
+      {"logits_transform", functor(variant.logits_transform)},
+      {"logits_mask", functor(variant.logits_mask)},
+  };
+  return context;
+}
+
+}  // namespace
+
+TemplateContext attention_context(const Spec& spec, const KernelChoice& choice) {
+  TemplateContext context = variant_context(spec, choice);
+  add_kernel(
+      context, "attention_mma.cuh", "attention", "AttentionArgs",
+      "attention_mma<loom_rendered::Config, loom_rendered::TileClass, loom_rendered::Variant>");
+  return context;
+}
+
+TemplateContext functors_context(const Spec& spec, const KernelChoice& choice) {
+  TemplateContext context = variant_context(spec, choice);
+  add_kernel(context, "functors.cuh", "functors", "FunctorArgs",
+             "functors<loom_rendered::Config, loom_rendered::Variant>");
+  return context;
+}
+
+TemplateContext merge_context(const Spec& spec, const KernelChoice& choice) {
+  TemplateContext context;
+  context.values = {
+      {"element", std::string(device_name(spec.dtype.o))},
+      {"head_dim_vo", std::to_string(spec.head_dim.vo)},
+      {"threads", std::to_string(choice.threads)},
+      {"min_ctas_per_sm", std::to_string(choice.min_ctas_per_sm)},
+  };
+  return context;
+}
+
+}  // namespace attnloom

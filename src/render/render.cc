@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "render/render.h"
+
+#include <kainjow/mustache.hpp>
+#include <string_view>
+#include <utility>
+
+#include "base/sha256.h"
+#include "render/context.h"
+#include "render/embedded.h"
+#include "render/headers.h"
+
+namespace attnloom {
+namespace {
+
+namespace mustache = kainjow::mustache;
+
+struct Entry {
+  std::string_view file;
+  std::string_view kernel;  // its extern "C" name
+  TemplateContext (*context)(const Spec&, const KernelChoice&);
+};
+constexpr Entry kAttentionEntry = {"attention.mustache", "attention", attention_context};
+constexpr Entry kFunctorsEntry = {"attention.mustache", "functors", functors_context};
+constexpr Entry kMergeEntry = {"merge.mustache", "merge", merge_context};
+
+mustache::data to_data(const TemplateContext& context) {
+  mustache::data data{mustache::data::type::object};
+  for (const auto& [key, value] : context.values) data.set(key, value);
+  for (const auto& [key, levels] : context.lists) {
+    mustache::data list{mustache::data::type::list};
+    for (const TemplateContext& level : levels) list << to_data(level);
+    data.set(key, std::move(list));
+  }
+  return data;
+}
+
+// No path among them: the same spec has to give the same key on every machine. -lineinfo is left
+// out: it makes a cubin four times as large and dependent on the name of the program.
+std::vector<std::string> compile_options(const Target& target) {
+  return {
+      "--gpu-architecture=" + target.name(),
+      "--no-cache",                  // NVRTC's own cache would hide behind ours
+      "--no-source-include",         // no header out of the working directory
+      "--modify-stack-limit=false",  // NVRTC would change it for the whole process
+      "-std=c++17",
+      "--ptxas-options=-v",  // spills are in the log and nowhere else
+  };
+}
+
+// The template with its kernel's file in place, so that its #include can be followed.
+std::string with_kernel_file(std::string_view text, const TemplateContext& context) {
+  std::string with(text);
+  for (const auto& [key, value] : context.values) {
+    const std::string tag = "{{{" + key + "}}}";
+    const std::size_t at = with.find(tag);
+    if (key == "kernel_file" && at != std::string::npos) with.replace(at, tag.size(), value);
+  }
+  return with;
+}
+
+Result<Source> render_entry(const Entry& entry, const Spec& spec, const KernelChoice& choice) {
+  if (!spec.target)
+    return make_error(Code::kInternal, "$.target", "a spec without a target was to be rendered");
+  const EmbeddedFile* file = find_embedded(entry.file, embedded_files());
+  if (file == nullptr) {
+    return make_error(Code::kTemplate, std::string(entry.file),
+                      "the template is not in this library", "add the file to kernel_templates/");
+  }
+  const TemplateContext context = entry.context(spec, choice);
+  const std::string template_text = with_kernel_file(file->text, context);
+  mustache::mustache text{template_text};
+  if (!text.is_valid())
+    return make_error(Code::kTemplate, std::string(entry.file), text.error_message());
+  Source source;
+  source.text = text.render(to_data(context));
+  // From the template and not from the rendered text: a functor's comment may look like an
+  // #include.
+  ATTNLOOM_TRY(source.headers, reachable_headers(template_text, embedded_files()));
+  source.options = compile_options(*spec.target);
+  source.target = spec.target->name();
+  source.entries = {std::string(entry.kernel)};
+  return source;
+}
+
+}  // namespace
+
+Result<Source> render(const Spec& spec, const KernelChoice& choice) {
+  return render_entry(spec.kernel == KernelKind::kMerge ? kMergeEntry : kAttentionEntry, spec,
+                      choice);
+}
+
+Result<Source> render_functors(const Spec& spec, const KernelChoice& choice) {
+  return render_entry(kFunctorsEntry, spec, choice);
+}
+
+std::string template_set_digest() {
+  FieldHasher hasher("attnloom.templates.1");
+  for (const EmbeddedFile& file : embedded_files()) hasher.field(file.name, file.text);
+  return to_hex(hasher.finish());
+}
+
+}  // namespace attnloom

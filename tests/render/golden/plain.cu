@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loom/ops.cuh"
+#include "loom/plan.cuh"
+#include "loom/types.cuh"
+
+namespace loom_rendered {
+
+struct Config {
+  using Element = loom::F16;
+  static constexpr int kHeadDimQk = 64;
+  static constexpr int kHeadDimVo = 64;
+  static constexpr int kGroupSize = 1;
+  static constexpr bool kPaged = false;
+  static constexpr int kPageSize = 1;
+  static constexpr bool kCausal = false;
+  static constexpr bool kWindow = false;
+  static constexpr bool kWindowRuntime = false;
+  static constexpr int kWindowLeft = -1;
+  static constexpr bool kSoftmax = true;
+  static constexpr bool kHasLogitsTransform = false;
+  static constexpr bool kHasLogitsMask = false;
+  static constexpr int kClassCount = 1;
+  static constexpr int kThreads = 128;
+  static constexpr int kMinCtasPerSm = 4;
+  static constexpr int kSharedBytes = 34816;
+};
+
+template <int index>
+struct TileClass;  // one specialisation for each class
+template <>
+struct TileClass<0> {
+  static constexpr int kQ = 16, kKv = 64, kStages = 2;
+};
+
+struct Variant {
+  __device__ explicit Variant(const loom::PlanHeader& plan, const loom::AttentionArgs& args) {}
+};
+
+}  // namespace loom_rendered
+
+#include "attention_mma.cuh"
+
+extern "C" __global__ void __launch_bounds__(128, 4)
+attention(const __grid_constant__ loom::AttentionArgs args) {
+  loom::attention_mma<loom_rendered::Config, loom_rendered::TileClass, loom_rendered::Variant>(args);
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The specs behind tests/render/golden/. Immutable.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace attnloom {
+
+struct GoldenSpec {
+  std::string name;  // of the file golden/<name>.cu
+  std::string json;
+  int kernel;  // index into its kernel set
+};
+
+inline std::vector<GoldenSpec> golden_specs() {
+  return {
+      {"plain", R"({"attnloom": 1, "kernel": "attention", "target": "sm_80",
+        "dtype": {"q": "f16", "kv": "f16", "o": "f16"}, "head_dim": {"qk": 64, "vo": 64}, "group_size": 1,
+        "layout": {"kv": "ragged"}})",
+       0},
+      {"soft_cap", R"({"attnloom": 1, "kernel": "attention", "target": "sm_90a", "task": "mixed",
+        "dtype": {"q": "bf16", "kv": "bf16", "o": "bf16"}, "head_dim": {"qk": 128, "vo": 128}, "group_size": 4,
+        "layout": {"kv": "paged", "page_size": 16}, "tile": "auto",
+        "variant": {"name": "soft_cap", "mask": {"causal": true, "window_left": "runtime"},
+          "params": [{"name": "cap", "type": "f32"}],
+          "logits_transform": "return cap * loom::tanh(logits / cap);"}})",
+       3},
+      {"alibi", R"({"attnloom": 1, "kernel": "attention", "target": "sm_90a",
+        "dtype": {"q": "f16", "kv": "f16", "o": "f16"}, "head_dim": {"qk": 128, "vo": 64}, "group_size": 7,
+        "layout": {"kv": "paged", "page_size": 1}, "tile": {"q": 64, "kv": 32},
+        "variant": {"name": "alibi", "mask": {"window_left": 1234567}, "softmax": false,
+          "params": [{"name": "slopes", "type": "ptr<f32>"}, {"name": "step", "type": "i32"},
+                     {"name": "table", "type": "ptr<bf16>"}, {"name": "limit", "type": "u32"}],
+          "prelude": "// distance\n__device__ float distance(int a, int b) { return float(a - b); }",
+          "logits_transform": "float bias = slopes[q_head] * distance(q_pos, kv_pos);\nreturn logits - 0.125f * bias;",
+          "logits_mask": "return unsigned(kv_pos / step) <= limit && loom::to_float(table[kv_head]) > 1e-5f;"}})",
+       0},
+      {"merge", R"({"attnloom": 1, "kernel": "merge", "target": "sm_90a", "dtype": {"o": "bf16"},
+        "head_dim": {"vo": 128}})",
+       0},
+  };
+}
+
+}  // namespace attnloom
