@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Store: artifacts by request_key in one writable directory and any number of read-only ones.
+// Entries appear whole or not at all, are verified (SHA-256 trailer) at every read, and a damaged
+// one is quarantined, counted and a miss.
+//
+// Thread-safe. Processes may share a root. Never fatal: a root that cannot be used is left out,
+// with one warning that says why and which option overrides it. docs/CACHE.md draws the layout and
+// the entry's grammar.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "base/status.h"
+#include "cache/key.h"
+#include "compile/artifact.h"
+
+namespace attnloom {
+
+enum class Layer { kDisk, kReadOnly };
+
+struct StoreOptions {
+  std::string root;  // "" = no writable directory
+  std::vector<std::string>
+      read_only;  // searched after root, in order; trusted because the user named them
+  std::function<void(const std::string&)> warn;  // one line; may be empty
+};
+
+struct Need {
+  bool cubin = true;  // a missing part is a miss
+  bool ptx = false;
+};
+
+struct Found {
+  Artifact artifact;
+  std::string kernel_key;
+  Layer layer = Layer::kDisk;
+};
+
+struct StoreCounters {
+  std::uint64_t hits = 0;
+  std::uint64_t misses = 0;
+  std::uint64_t published = 0;
+  std::uint64_t quarantined = 0;
+  std::uint64_t write_failures = 0;
+};
+
+class Store {
+ public:
+  // `files` outlives the store.
+  Store(FileSystem& files, StoreOptions options);
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  // The entry of the newest toolchain that `driver_version` can load (0: no driver, any). Opens no
+  // compiler.
+  std::optional<Found> find(const std::string& request_key, const std::string& target, Need need,
+                            int driver_version);
+  // Errors are CACHE_IO and never fatal: the artifact can be used all the same.
+  Status publish(const std::string& request_key, const Source& source, const Artifact& artifact);
+
+  const std::string& root() const;   // "" when there is none or it was refused
+  std::string root_refusal() const;  // why, or ""
+  StoreCounters counters() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// The default root: `cache_dir` if given, else `xdg_cache_home`/attnloom, else
+// `home`/.cache/attnloom, else "".
+std::string default_cache_root(const std::string& cache_dir, const std::string& xdg_cache_home,
+                               const std::string& home);
+
+}  // namespace attnloom
