@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/plan.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "plan/layout.h"
+#include "plan/schedule.h"
+#include "plan/select.h"
+
+namespace attnloom {
+namespace {
+
+Status check_limits(const Spec& spec, const PlanLimits& limits, const Workload& workload,
+                    const CostModel& cost) {
+  ATTNLOOM_CHECK(check_room("qo_indptr", workload.batch(), limits.max_batch, "max_batch"));
+  ATTNLOOM_CHECK(
+      check_room("qo_indptr", workload.qo_indptr.back(), limits.max_qo_tokens, "max_qo_tokens"));
+  ATTNLOOM_CHECK(check_room("heads", workload.kv_heads, limits.kv_heads, "kv_heads"));
+  std::int64_t scalars = 0;
+  for (const Param& param : spec.variant.params) scalars += is_pointer(param.type) ? 0 : 1;
+  if (scalars > loom::kMaxScalars) {
+    return make_error(
+        Code::kPlanBound, "$.variant.params",
+        "needed " + std::to_string(scalars) + ", available " + std::to_string(loom::kMaxScalars),
+        "pass more values through a pointer param");
+  }
+  for (const double factor : {cost.alpha, cost.beta}) {
+    if (std::isfinite(factor) && factor >= 0) continue;
+    return make_error(Code::kWorkloadInvalid, "cost",
+                      "wanted finite factors of 0 or more, given " + std::to_string(factor),
+                      "alpha weighs a tile's rows, beta its KV tokens");
+  }
+  return ok_status();
+}
+
+std::uint32_t scalar_bits(ParamType type, double value) {
+  switch (type) {
+    case ParamType::kI32:
+      return static_cast<std::uint32_t>(static_cast<std::int32_t>(value));
+    case ParamType::kU32:
+      return static_cast<std::uint32_t>(value);
+    default:
+      return std::bit_cast<std::uint32_t>(static_cast<float>(value));
+  }
+}
+
+void fill_scalars(const Spec& spec, const Workload& workload, loom::PlanHeader& header) {
+  int next = 0;
+  for (const Param& param : spec.variant.params) {
+    if (is_pointer(param.type)) continue;
+    for (const ScalarParam& scalar : workload.scalars) {
+      if (scalar.name == param.name) header.scalars[next] = scalar_bits(param.type, scalar.value);
+    }
+    ++next;
+  }
+}
+
+loom::PlanHeader make_header(const Spec& spec, const Workload& workload, const PlanLayout& layout,
+                             const Schedule& schedule, std::uint64_t generation) {
+  loom::PlanHeader header{};
+  header.magic = loom::kPlanMagic;
+  header.version = loom::kPlanVersion;
+  header.generation = generation;
+  header.cta_count = static_cast<int>(schedule.cta_begin.size()) - 1;
+  header.item_count = static_cast<int>(schedule.items.size());
+  header.request_count = workload.batch();
+  header.merge_count = static_cast<int>(schedule.merges.size());
+  header.q_heads = workload.q_heads;
+  header.kv_heads = workload.kv_heads;
+  header.scale = workload.scale.value_or(
+      static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec.head_dim.qk))));
+  const std::optional<int>& fixed_window = spec.variant.mask.window_left;
+  header.window_left = fixed_window ? *fixed_window : workload.window_left.value_or(-1);
+  header.cta_begin_offset = static_cast<unsigned>(layout.cta_begin_offset);
+  header.requests_offset = static_cast<unsigned>(layout.requests_offset);
+  header.merges_offset = static_cast<unsigned>(layout.merges_offset);
+  header.counters_offset = static_cast<unsigned>(layout.counters_offset);
+  header.items_offset = static_cast<unsigned>(layout.items_offset);
+  header.partial_o_offset = layout.partial_o_offset;
+  header.partial_lse_offset = layout.partial_lse_offset;
+  fill_scalars(spec, workload, header);
+  return header;
+}
+
+std::vector<loom::RequestRow> request_rows(const Spec& spec, const Workload& workload) {
+  std::vector<loom::RequestRow> rows(static_cast<std::size_t>(workload.batch()));
+  for (int r = 0; r < workload.batch(); ++r) {
+    rows[r].qo_begin = workload.qo_indptr[r];
+    rows[r].qo_len = workload.qo_indptr[r + 1] - workload.qo_indptr[r];
+    rows[r].kv_begin = workload.kv_indptr[r];
+    rows[r].kv_len = static_cast<int>(kv_len(workload, spec.layout, r));
+  }
+  return rows;
+}
+
+template <class T>
+void write_table(std::vector<std::byte>& block, std::size_t offset, const std::vector<T>& rows) {
+  if (!rows.empty()) std::memcpy(block.data() + offset, rows.data(), rows.size() * sizeof(T));
+}
+
+}  // namespace
+
+Result<Plan> make_plan(const Spec& spec, const std::vector<KernelChoice>& kernels,
+                       const PlanLimits& limits, const Workload& workload, std::uint64_t generation,
+                       const CostModel& cost) {
+  ATTNLOOM_TRY(const PlanLayout layout, plan_layout(spec, kernels, limits));
+  ATTNLOOM_CHECK(check_workload(spec, workload));
+  ATTNLOOM_CHECK(check_limits(spec, limits, workload, cost));
+  const Selection selection = select_kernel(spec, kernels, workload);
+  const KernelChoice& kernel = kernels[selection.kernel];
+  const int ctas = static_cast<int>(cta_count(kernel, limits.sm_count));
+  ATTNLOOM_TRY(Schedule schedule,
+               make_schedule(spec, kernel, ctas, layout, workload, selection, cost));
+
+  Plan plan;
+  plan.kernel = selection.kernel;
+  plan.grid = ctas;
+  plan.qo_tokens = workload.qo_indptr.back();
+  plan.kv_rows = workload.kv_indptr.back();
+  plan.figures = schedule.figures;
+  plan.block.resize(layout.items_offset + schedule.items.size() * sizeof(loom::WorkItem));
+  const loom::PlanHeader header = make_header(spec, workload, layout, schedule, generation);
+  std::memcpy(plan.block.data(), &header, sizeof(header));
+  write_table(plan.block, layout.cta_begin_offset, schedule.cta_begin);
+  write_table(plan.block, layout.requests_offset, request_rows(spec, workload));
+  write_table(plan.block, layout.merges_offset, schedule.merges);
+  write_table(plan.block, layout.items_offset, schedule.items);
+  return plan;
+}
+
+}  // namespace attnloom

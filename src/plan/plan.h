@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plan: the work queues and merge map of one batch as the bytes a kernel reads (loom/plan.cuh).
+// Made on the host, pure and deterministic: the same inputs give the same bytes. Values; not shared
+// between threads while being made.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "plan/workload.h"
+#include "spec/spec.h"
+#include "spec/tiles.h"
+
+namespace attnloom {
+
+// Upper bounds fixed when a plan object is made; everything about the workspace follows from them.
+struct PlanLimits {
+  int max_batch = 0;
+  std::int64_t max_qo_tokens = 0;  // over the whole batch
+  int q_heads = 0;
+  int kv_heads = 0;
+  int sm_count = 0;
+};
+
+// Fixed byte offsets in the workspace, and how much of each table fits.
+struct PlanLayout {
+  int max_ctas = 0;
+  int max_items = 0;
+  int max_merges = 0;
+  std::int64_t max_partial_rows = 0;
+  std::size_t cta_begin_offset = 0;
+  std::size_t requests_offset = 0;
+  std::size_t merges_offset = 0;
+  std::size_t counters_offset = 0;
+  std::size_t items_offset = 0;
+  std::size_t plan_bytes = 0;  // the bound of what is copied
+  std::size_t partial_o_offset = 0;
+  std::size_t partial_lse_offset = 0;
+  std::size_t workspace_bytes = 0;
+};
+
+// REQUIRES: kernels = kernel_set(spec). Errors: WORKLOAD_INVALID for limits that make no sense,
+// PLAN_BOUND past int32.
+Result<PlanLayout> plan_layout(const Spec& spec, const std::vector<KernelChoice>& kernels,
+                               const PlanLimits& limits);
+
+struct PlanFigures {
+  double makespan = 0;  // cost units of the longest queue
+  double ideal = 0;     // total cost / CTAs
+  int items = 0;
+  int split_tiles = 0;
+  std::int64_t chunk_tokens = 0;  // L_kv before rounding to a class's KV tile
+};
+
+struct Plan {
+  int kernel = 0;              // index into the kernel set
+  int grid = 0;                // CTAs to launch
+  std::int64_t qo_tokens = 0;  // rows that q and o must have
+  std::int64_t kv_rows =
+      0;  // ragged: rows that k and v must have; paged: length of the page indices
+  std::vector<std::byte> block;  // header and tables, to be copied to the start of the workspace
+  PlanFigures figures;
+};
+
+// The cost of one item, Algorithm 1's model: alpha * packed rows of the tile + beta * KV tokens of
+// the chunk.
+struct CostModel {
+  double alpha = 1.0;
+  double beta = 1.0;
+};
+
+// Algorithm 1 (DESIGN §7). `generation` is stored in the header. Errors: those of check_workload;
+// PLAN_BOUND naming needed and available.
+Result<Plan> make_plan(const Spec& spec, const std::vector<KernelChoice>& kernels,
+                       const PlanLimits& limits, const Workload& workload, std::uint64_t generation,
+                       const CostModel& cost = {});
+
+// The plan as people read it: queues, merge map, figures (`attnloom plan --json`).
+Json plan_to_json(const Spec& spec, const std::vector<KernelChoice>& kernels, const Plan& plan);
+
+}  // namespace attnloom

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
+#include "kernel_templates/loom/plan.cuh"
+#include "plan/plan.h"
+
+namespace attnloom {
+namespace {
+
+template <class T>
+std::vector<T> read_table(const Plan& plan, std::size_t offset, int count) {
+  std::vector<T> rows(static_cast<std::size_t>(count));
+  if (count > 0) std::memcpy(rows.data(), plan.block.data() + offset, rows.size() * sizeof(T));
+  return rows;
+}
+
+Json kernel_to_json(const KernelChoice& kernel, int index) {
+  Json classes = Json::array();
+  for (const TileClass& tile : kernel.classes) {
+    classes.push_back({{"q", tile.q}, {"kv", tile.kv}, {"stages", tile.stages}});
+  }
+  return {{"index", index}, {"family", kernel.family}, {"classes", classes}};
+}
+
+Json figures_to_json(const PlanFigures& figures) {
+  return {{"makespan", figures.makespan},
+          {"ideal", figures.ideal},
+          {"items", figures.items},
+          {"split_tiles", figures.split_tiles},
+          {"chunk_tokens", figures.chunk_tokens}};
+}
+
+Json item_to_json(const loom::WorkItem& item) {
+  return {{"request", item.request},
+          {"q_row", item.q_row},
+          {"kv_head", item.kv_head},
+          {"kv", {item.kv_begin, item.kv_end}},
+          {"tile_class", item.tile_class},
+          {"partial_row", item.partial_row},
+          {"merge", item.merge}};
+}
+
+}  // namespace
+
+Json plan_to_json(const Spec& spec, const std::vector<KernelChoice>& kernels, const Plan& plan) {
+  const auto header = read_table<loom::PlanHeader>(plan, 0, 1)[0];
+  const auto begin = read_table<int>(plan, header.cta_begin_offset, header.cta_count + 1);
+  const auto items = read_table<loom::WorkItem>(plan, header.items_offset, header.item_count);
+  Json queues = Json::array();
+  for (int c = 0; c < header.cta_count; ++c) {
+    Json queue = Json::array();
+    for (int i = begin[c]; i < begin[c + 1]; ++i) queue.push_back(item_to_json(items[i]));
+    queues.push_back(std::move(queue));
+  }
+  Json requests = Json::array();
+  for (const auto& row :
+       read_table<loom::RequestRow>(plan, header.requests_offset, header.request_count)) {
+    requests.push_back({{"qo_begin", row.qo_begin},
+                        {"qo_len", row.qo_len},
+                        {"kv_begin", row.kv_begin},
+                        {"kv_len", row.kv_len}});
+  }
+  Json merges = Json::array();
+  for (const auto& tile :
+       read_table<loom::MergeTile>(plan, header.merges_offset, header.merge_count)) {
+    merges.push_back({{"partial_row", tile.partial_row}, {"count", tile.count}});
+  }
+  return {{"kernel", kernel_to_json(kernels[plan.kernel], plan.kernel)},
+          {"grid", plan.grid},
+          {"generation", header.generation},
+          {"group_size", spec.group_size},
+          {"heads", {{"q", header.q_heads}, {"kv", header.kv_heads}}},
+          {"scale", header.scale},
+          {"window_left", header.window_left},
+          {"qo_tokens", plan.qo_tokens},
+          {"kv_rows", plan.kv_rows},
+          {"block_bytes", plan.block.size()},
+          {"figures", figures_to_json(plan.figures)},
+          {"requests", std::move(requests)},
+          {"queues", std::move(queues)},
+          {"merges", std::move(merges)}};
+}
+
+}  // namespace attnloom

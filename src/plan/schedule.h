@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Algorithm 1 (DESIGN §7): lengths -> one queue of work items a CTA, and the map of states to
+// merge. Pure; deterministic: ties are broken by (request, query tile, head, chunk) and by CTA.
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "kernel_templates/loom/plan.cuh"
+#include "plan/plan.h"
+#include "plan/select.h"
+
+namespace attnloom {
+
+struct Schedule {
+  std::vector<int> cta_begin;           // [CTAs + 1] into items
+  std::vector<loom::WorkItem> items;    // by CTA, then in queue order
+  std::vector<loom::MergeTile> merges;  // by (request, query tile, head)
+  PlanFigures figures;
+};
+
+// REQUIRES: check_workload passed. Errors: PLAN_BOUND where `layout` has no room.
+Result<Schedule> make_schedule(const Spec& spec, const KernelChoice& kernel, int ctas,
+                               const PlanLayout& layout, const Workload& workload,
+                               const Selection& selection, const CostModel& cost);
+
+}  // namespace attnloom

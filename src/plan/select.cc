@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/select.h"
+
+#include <algorithm>
+
+namespace attnloom {
+namespace {
+
+// The smallest class that holds `rows` packed rows, else the largest. REQUIRES: classes ascending.
+int class_for(const std::vector<int>& query_tiles, std::int64_t rows) {
+  const auto found = std::lower_bound(query_tiles.begin(), query_tiles.end(), rows);
+  return static_cast<int>(
+      std::min<std::ptrdiff_t>(found - query_tiles.begin(), std::ssize(query_tiles) - 1));
+}
+
+std::vector<int> query_tiles_of(const KernelChoice& kernel) {
+  std::vector<int> tiles;
+  for (const TileClass& tile : kernel.classes) tiles.push_back(tile.q);
+  return tiles;
+}
+
+std::int64_t packed_rows(const Spec& spec, const Workload& workload, int request) {
+  return (std::int64_t{workload.qo_indptr[request + 1]} - workload.qo_indptr[request]) *
+         spec.group_size;
+}
+
+}  // namespace
+
+Selection select_kernel(const Spec& spec, const std::vector<KernelChoice>& kernels,
+                        const Workload& workload) {
+  std::vector<int>
+      singles;  // query tiles of the single-class kernels, which lead the set in ascending order
+  int joint = -1;
+  for (int k = 0; k < std::ssize(kernels); ++k) {
+    if (kernels[k].classes.size() == 1) singles.push_back(kernels[k].classes[0].q);
+    if (kernels[k].classes.size() > 1) joint = k;
+  }
+  Selection selection;
+  selection.tile_class.assign(static_cast<std::size_t>(workload.batch()), 0);
+  int lowest = static_cast<int>(singles.size());
+  int highest = -1;
+  for (int r = 0; r < workload.batch() && !singles.empty(); ++r) {
+    const std::int64_t rows = packed_rows(spec, workload, r);
+    if (rows == 0) continue;
+    const int chosen = class_for(singles, rows);
+    lowest = std::min(lowest, chosen);
+    highest = std::max(highest, chosen);
+  }
+  if (!singles.empty() && (highest <= lowest || joint < 0)) {
+    selection.kernel = std::max(highest, 0);
+    return selection;
+  }
+  selection.kernel = joint;
+  const std::vector<int> classes = query_tiles_of(kernels[joint]);
+  for (int r = 0; r < workload.batch(); ++r) {
+    std::int64_t rows = packed_rows(spec, workload, r);
+    if (rows == 0) continue;
+    // Through the single-class table first: the same request has the same class in every batch,
+    // mapped up.
+    if (!singles.empty()) rows = singles[class_for(singles, rows)];
+    selection.tile_class[r] = class_for(classes, rows);
+  }
+  return selection;
+}
+
+}  // namespace attnloom

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/workload.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include "base/json.h"
+#include "spec/tiles.h"
+
+namespace attnloom {
+namespace {
+
+// A kernel may step one tile past a length before it compares, in 32 bits.
+constexpr std::int64_t kMaxLength =
+    std::numeric_limits<std::int32_t>::max() -
+    std::max(kQueryTiles[std::size(kQueryTiles) - 1], kKvTiles[std::size(kKvTiles) - 1]);
+
+std::string text(std::int64_t value) {
+  return std::to_string(value);
+}
+
+// std::to_string would show 1e-9 as 0.
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%g", value);
+  return text;
+}
+
+std::string element(const std::string& array, std::int64_t index) {
+  return "workload." + array + "[" + text(index) + "]";
+}
+
+Status invalid(std::string path, std::string cause, std::string remedy) {
+  return make_error(Code::kWorkloadInvalid, std::move(path), std::move(cause), std::move(remedy));
+}
+
+Status check_length(const std::string& array, std::size_t given, std::int64_t wanted) {
+  if (static_cast<std::int64_t>(given) == wanted) return ok_status();
+  return invalid(
+      "workload." + array,
+      "wanted " + text(wanted) + " entries, given " + text(static_cast<std::int64_t>(given)),
+      "the batch size is that of qo_indptr, less one");
+}
+
+Status check_indptr(const std::string& array, std::span<const std::int32_t> indptr) {
+  if (indptr[0] != 0) {
+    return invalid(element(array, 0), "wanted 0, given " + text(indptr[0]), "indptr starts at 0");
+  }
+  for (std::size_t i = 1; i < indptr.size(); ++i) {
+    if (indptr[i] >= indptr[i - 1]) continue;
+    return invalid(element(array, static_cast<std::int64_t>(i)),
+                   "wanted at least " + text(indptr[i - 1]) + ", given " + text(indptr[i]),
+                   "indptr never decreases; check that the array is int32 and contiguous");
+  }
+  return ok_status();
+}
+
+Status check_heads(const Spec& spec, const Workload& workload) {
+  const std::int64_t wanted = std::int64_t{workload.kv_heads} * spec.group_size;
+  if (workload.kv_heads > 0 && workload.q_heads == wanted) return ok_status();
+  return invalid(
+      "workload.heads",
+      "wanted kv_heads of 1 or more and q_heads = kv_heads * group_size with group_size " +
+          text(spec.group_size) + ", given q_heads " + text(workload.q_heads) + " and kv_heads " +
+          text(workload.kv_heads),
+      "give the heads of this device's share of the model");
+}
+
+Status check_pages(const Spec& spec, const Workload& workload) {
+  ATTNLOOM_CHECK(check_length("last_page_len", workload.last_page_len.size(), workload.batch()));
+  const int page_size = spec.layout.page_size;
+  for (int r = 0; r < workload.batch(); ++r) {
+    const bool has_pages = workload.kv_indptr[r + 1] > workload.kv_indptr[r];
+    const int given = workload.last_page_len[r];
+    if (has_pages ? given >= 1 && given <= page_size : given == 0) continue;
+    return invalid(element("last_page_len", r),
+                   has_pages ? "wanted 1 to page_size " + text(page_size) + ", given " + text(given)
+                             : "wanted 0 for a request without pages, given " + text(given),
+                   "last_page_len counts the tokens in the request's last page");
+  }
+  if (workload.pool_pages < 0 || workload.pool_pages > std::numeric_limits<std::int32_t>::max()) {
+    return invalid("workload.pool_pages",
+                   "wanted 0 (not given) to 2147483647, given " + text(workload.pool_pages),
+                   "page indices are int32");
+  }
+  return ok_status();
+}
+
+// Entries behind the last indptr entry belong to nobody and may hold anything.
+Status check_page_indices(const Workload& workload) {
+  if (workload.page_indices.empty()) return ok_status();
+  const std::int64_t used = workload.kv_indptr.back();
+  if (static_cast<std::int64_t>(workload.page_indices.size()) < used) {
+    return invalid("workload.page_indices",
+                   "wanted at least " + text(used) + " entries, given " +
+                       text(static_cast<std::int64_t>(workload.page_indices.size())),
+                   "kv_indptr ends at the number of entries in use");
+  }
+  const std::int64_t limit =
+      workload.pool_pages > 0 ? workload.pool_pages : std::numeric_limits<std::int64_t>::max();
+  for (int r = 0; r < workload.batch(); ++r) {
+    for (std::int32_t i = workload.kv_indptr[r]; i < workload.kv_indptr[r + 1]; ++i) {
+      const std::int32_t page = workload.page_indices[i];
+      if (page >= 0 && page < limit) continue;
+      const std::string wanted =
+          workload.pool_pages > 0 ? "0 to " + text(workload.pool_pages - 1) : "0 or more";
+      return invalid(element("page_indices", i),
+                     "request " + text(r) + ", entry " + text(i - workload.kv_indptr[r]) +
+                         ": wanted a page from " + wanted + ", given " + text(page),
+                     "pad only behind the last entry that kv_indptr names");
+    }
+  }
+  return ok_status();
+}
+
+Status check_no_pages(const Spec& spec, const Workload& workload) {
+  const std::string cause =
+      "not used by layout.kv \"" + std::string(json_name(spec.layout.kv)) + "\"";
+  if (!workload.last_page_len.empty())
+    return invalid("workload.last_page_len", cause, "leave it out");
+  if (!workload.page_indices.empty())
+    return invalid("workload.page_indices", cause, "leave it out");
+  if (workload.pool_pages != 0) return invalid("workload.pool_pages", cause, "leave it out");
+  return ok_status();
+}
+
+Status check_totals(const Spec& spec, const Workload& workload) {
+  for (int r = 0; r < workload.batch(); ++r) {
+    const std::int64_t qo_len = std::int64_t{workload.qo_indptr[r + 1]} - workload.qo_indptr[r];
+    const std::int64_t packed_rows = qo_len * spec.group_size;
+    if (packed_rows > kMaxLength) {
+      return invalid(element("qo_indptr", r + 1),
+                     "request " + text(r) + ": wanted at most " + text(kMaxLength) +
+                         " rows of qo_len * group_size, given " + text(packed_rows),
+                     "split the request");
+    }
+    const std::int64_t tokens = kv_len(workload, spec.layout, r);
+    if (tokens > kMaxLength) {
+      return invalid(element("kv_indptr", r + 1),
+                     "request " + text(r) + ": wanted at most " + text(kMaxLength) +
+                         " KV tokens, given " + text(tokens),
+                     "lengths are int32");
+    }
+  }
+  return ok_status();
+}
+
+Status check_scalar(const Param& param, double value) {
+  const std::string path = "workload.params." + param.name;
+  if (param.type == ParamType::kF32) {
+    if (!std::isfinite(value) || std::abs(value) <= std::numeric_limits<float>::max())
+      return ok_status();
+    return invalid(path, "wanted a value that f32 can hold, given " + std::to_string(value),
+                   "scale it down");
+  }
+  const bool is_signed = param.type == ParamType::kI32;
+  const double low = is_signed ? std::numeric_limits<std::int32_t>::min() : 0.0;
+  const double high = is_signed ? std::numeric_limits<std::int32_t>::max()
+                                : std::numeric_limits<std::uint32_t>::max();
+  if (value >= low && value <= high && value == std::trunc(value)) return ok_status();
+  return invalid(path,
+                 "wanted a whole number in the range of " + std::string(json_name(param.type)) +
+                     ", given " + std::to_string(value),
+                 "declare the param as f32 for other values");
+}
+
+Status check_scalars(const Spec& spec, const Workload& workload) {
+  const auto same_name = [](const std::string& name) {
+    return [&name](const auto& other) { return other.name == name; };
+  };
+  std::vector<std::string> known;
+  for (const Param& param : spec.variant.params) {
+    if (is_pointer(param.type)) continue;
+    known.push_back(param.name);
+    const auto given =
+        std::find_if(workload.scalars.begin(), workload.scalars.end(), same_name(param.name));
+    if (given == workload.scalars.end()) {
+      return invalid("workload.params." + param.name,
+                     "wanted a value for this param of the spec, given none",
+                     "plan() takes every scalar param");
+    }
+    ATTNLOOM_CHECK(check_scalar(param, given->value));
+  }
+  for (const ScalarParam& scalar : workload.scalars) {
+    const std::string path = "workload.params." + scalar.name;
+    if (std::find(known.begin(), known.end(), scalar.name) == known.end()) {
+      const std::string near = nearest_name(scalar.name, known);
+      return invalid(path, "the spec has no scalar param of this name",
+                     near.empty() ? "leave it out" : "did you mean \"" + near + "\"?");
+    }
+    if (std::count_if(workload.scalars.begin(), workload.scalars.end(), same_name(scalar.name)) >
+        1) {
+      return invalid(path, "wanted one value, given several", "give it once");
+    }
+  }
+  return ok_status();
+}
+
+Status check_settings(const Spec& spec, const Workload& workload) {
+  // The kernels take a row's maximum before they scale: a negative factor would pick the wrong end,
+  // and 0 times a masked -inf is NaN.
+  if (workload.scale && !(std::isfinite(*workload.scale) && *workload.scale > 0)) {
+    return invalid("workload.scale",
+                   "wanted a finite number above 0 in f32, given " + number(*workload.scale),
+                   "leave it out for 1/sqrt(head_dim.qk); negate in logits_transform");
+  }
+  const bool runtime = !spec.variant.mask.window_left.has_value();
+  if (workload.window_left.has_value() != runtime) {
+    return invalid(
+        "workload.window_left",
+        runtime ? "wanted a value, as the spec says \"runtime\"; given none"
+                : "wanted none, as the spec fixes it; given " + text(*workload.window_left),
+        runtime ? "give -1 for no window" : "write \"window_left\": \"runtime\" in variant.mask");
+  }
+  if (runtime && *workload.window_left < -1) {
+    return invalid("workload.window_left",
+                   "wanted -1 (off) or more, given " + text(*workload.window_left),
+                   "it counts the tokens before the query's own");
+  }
+  return check_scalars(spec, workload);
+}
+
+}  // namespace
+
+std::int64_t kv_len(const Workload& workload, const Layout& layout, int request) {
+  const std::int64_t entries =
+      std::int64_t{workload.kv_indptr[request + 1]} - workload.kv_indptr[request];
+  if (layout.kv != KvLayout::kPaged) return entries;
+  return entries == 0 ? 0 : (entries - 1) * layout.page_size + workload.last_page_len[request];
+}
+
+Status check_workload(const Spec& spec, const Workload& workload) {
+  if (workload.qo_indptr.empty()) {
+    return invalid("workload.qo_indptr", "wanted batch + 1 entries, given 0",
+                   "an empty batch is [0]");
+  }
+  ATTNLOOM_CHECK(check_heads(spec, workload));
+  ATTNLOOM_CHECK(
+      check_length("kv_indptr", workload.kv_indptr.size(), std::int64_t{workload.batch()} + 1));
+  ATTNLOOM_CHECK(check_indptr("qo_indptr", workload.qo_indptr));
+  ATTNLOOM_CHECK(check_indptr("kv_indptr", workload.kv_indptr));
+  if (spec.layout.kv == KvLayout::kPaged) {
+    ATTNLOOM_CHECK(check_pages(spec, workload));
+    ATTNLOOM_CHECK(check_page_indices(workload));
+  } else {
+    ATTNLOOM_CHECK(check_no_pages(spec, workload));
+  }
+  ATTNLOOM_CHECK(check_totals(spec, workload));
+  return check_settings(spec, workload);
+}
+
+}  // namespace attnloom

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Workload: the lengths of one batch, on the host. Views only: the caller keeps the arrays alive
+// during the call.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "spec/spec.h"
+
+namespace attnloom {
+
+struct ScalarParam {
+  std::string name;
+  double value = 0;
+};
+
+struct Workload {
+  int q_heads = 0;
+  int kv_heads = 0;
+  std::span<const std::int32_t> qo_indptr;  // [batch + 1] query tokens
+  std::span<const std::int32_t>
+      kv_indptr;  // [batch + 1] ragged: KV tokens; paged: entries of page_indices
+  std::span<const std::int32_t>
+      last_page_len;  // [batch] paged only: tokens in the last page, 0 without a page
+  std::span<const std::int32_t>
+      page_indices;                  // paged only: host mirror; empty = not given, then not checked
+  std::int64_t pool_pages = 0;       // paged only: pages in K and V; 0 = not given
+  std::optional<float> scale;        // > 0; nullopt: 1/sqrt(head_dim.qk)
+  std::optional<int> window_left;    // given exactly when the spec's window_left is "runtime"
+  std::vector<ScalarParam> scalars;  // every scalar param of the spec, any order
+
+  int batch() const { return qo_indptr.empty() ? 0 : static_cast<int>(qo_indptr.size()) - 1; }
+};
+
+// KV tokens of a request; REQUIRES: check_workload passed.
+std::int64_t kv_len(const Workload& workload, const Layout& layout, int request);
+
+// Refuses, with the array, the index and the values: wrong lengths of arrays, a first entry that is
+// not 0, decreasing indptr, last_page_len outside [1, page_size] (0 without pages), page indices
+// outside the pool, heads that are not q_heads == kv_heads * group_size, missing or unknown
+// scalars, a scale that is not finite and > 0, window below -1, totals past int32.
+Status check_workload(const Spec& spec, const Workload& workload);
+
+}  // namespace attnloom

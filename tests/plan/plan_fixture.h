@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches and kernel sets for planner tests, and a plan block read back into tables. Values.
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <vector>
+
+#include "kernel_templates/loom/plan.cuh"
+#include "plan/plan.h"
+
+namespace attnloom::test {
+
+// Owns the arrays that a Workload views.
+struct Batch {
+  int kv_heads = 1;
+  int group_size = 1;
+  std::vector<std::int32_t> qo_indptr{0};
+  std::vector<std::int32_t> kv_indptr{0};
+  std::vector<std::int32_t> last_page_len;
+  std::vector<std::int32_t> page_indices;
+
+  Batch& add(int qo_len, int kv_len) {
+    qo_indptr.push_back(qo_indptr.back() + qo_len);
+    kv_indptr.push_back(kv_indptr.back() + kv_len);
+    return *this;
+  }
+
+  Batch& add_paged(int qo_len, int kv_len, int page_size) {
+    const int pages = (kv_len + page_size - 1) / page_size;
+    last_page_len.push_back(pages == 0 ? 0 : kv_len - (pages - 1) * page_size);
+    return add(qo_len, pages);
+  }
+
+  Workload view() const {
+    Workload workload;
+    workload.q_heads = kv_heads * group_size;
+    workload.kv_heads = kv_heads;
+    workload.qo_indptr = qo_indptr;
+    workload.kv_indptr = kv_indptr;
+    workload.last_page_len = last_page_len;
+    workload.page_indices = page_indices;
+    return workload;
+  }
+
+  // Just large enough for this batch.
+  PlanLimits limits(int sm_count) const {
+    PlanLimits limits;
+    limits.max_batch = std::max<int>(1, static_cast<int>(qo_indptr.size()) - 1);
+    limits.max_qo_tokens = std::max(1, qo_indptr.back());
+    limits.q_heads = kv_heads * group_size;
+    limits.kv_heads = kv_heads;
+    limits.sm_count = sm_count;
+    return limits;
+  }
+};
+
+inline Spec ragged_spec(int group_size = 1) {
+  Spec spec;
+  spec.head_dim = {64, 64};
+  spec.group_size = group_size;
+  return spec;
+}
+
+inline Spec paged_spec(int page_size, int group_size = 1) {
+  Spec spec = ragged_spec(group_size);
+  spec.layout.kv = KvLayout::kPaged;
+  spec.layout.page_size = page_size;
+  return spec;
+}
+
+inline KernelChoice kernel(std::vector<TileClass> classes, int ctas_per_sm = 1) {
+  return {.family = "attention_mma",
+          .classes = std::move(classes),
+          .threads = 128,
+          .min_ctas_per_sm = ctas_per_sm};
+}
+
+// The set of a literal tile.
+inline std::vector<KernelChoice> one_kernel(int q, int kv) {
+  return {kernel({{q, kv, 2}})};
+}
+
+// The set of "auto": its joint kernel lacks class 64.
+inline std::vector<KernelChoice> auto_kernels() {
+  return {kernel({{16, 128, 2}}, 2), kernel({{64, 64, 2}}, 2), kernel({{128, 64, 2}}),
+          kernel({{16, 128, 2}, {128, 64, 2}})};
+}
+
+struct Tables {
+  loom::PlanHeader header;
+  std::vector<int> cta_begin;
+  std::vector<loom::RequestRow> requests;
+  std::vector<loom::MergeTile> merges;
+  std::vector<int> counters;
+  std::vector<loom::WorkItem> items;
+};
+
+template <class T>
+std::vector<T> read_table(const Plan& plan, std::size_t offset, int count) {
+  std::vector<T> rows(static_cast<std::size_t>(count));
+  REQUIRE(offset % 16 == 0);
+  REQUIRE(offset + rows.size() * sizeof(T) <= plan.block.size());
+  if (count > 0) std::memcpy(rows.data(), plan.block.data() + offset, rows.size() * sizeof(T));
+  return rows;
+}
+
+inline Tables read_plan(const Plan& plan) {
+  Tables tables;
+  tables.header = read_table<loom::PlanHeader>(plan, 0, 1)[0];
+  const loom::PlanHeader& header = tables.header;
+  tables.cta_begin = read_table<int>(plan, header.cta_begin_offset, header.cta_count + 1);
+  tables.requests =
+      read_table<loom::RequestRow>(plan, header.requests_offset, header.request_count);
+  tables.merges = read_table<loom::MergeTile>(plan, header.merges_offset, header.merge_count);
+  tables.counters = read_table<int>(plan, header.counters_offset, header.merge_count);
+  tables.items = read_table<loom::WorkItem>(plan, header.items_offset, header.item_count);
+  return tables;
+}
+
+inline Plan plan_or_fail(const Spec& spec, const std::vector<KernelChoice>& kernels,
+                         const Batch& batch, int sm_count) {
+  const Result<Plan> plan = make_plan(spec, kernels, batch.limits(sm_count), batch.view(), 1);
+  INFO(plan.status().to_string());
+  REQUIRE(plan.ok());
+  return plan.value();
+}
+
+}  // namespace attnloom::test
+
+namespace loom {
+inline bool operator==(const WorkItem& a, const WorkItem& b) {
+  return std::memcmp(&a, &b, sizeof(a)) == 0;
+}
+inline bool operator==(const MergeTile& a, const MergeTile& b) {
+  return std::memcmp(&a, &b, sizeof(a)) == 0;
+}
+inline bool operator==(const RequestRow& a, const RequestRow& b) {
+  return std::memcmp(&a, &b, sizeof(a)) == 0;
+}
+}  // namespace loom

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random batches against a naive schedule, and against what every plan must be.
+#include <catch2/catch.hpp>
+#include <map>
+#include <random>
+#include <tuple>
+
+#include "plan_fixture.h"
+
+namespace attnloom {
+namespace {
+
+using loom::WorkItem;
+using test::Batch;
+using test::Tables;
+
+struct Case {
+  Spec spec;
+  std::vector<KernelChoice> kernels;
+  Batch batch;
+  int sm_count = 1;
+};
+
+int pick(std::mt19937& random, std::initializer_list<int> values) {
+  return values.begin()[random() % values.size()];
+}
+
+Case random_case(std::mt19937& random) {
+  Case result;
+  const int group_size = pick(random, {1, 2, 4, 7});
+  const int page_size = pick(random, {0, 1, 16, 256});
+  result.spec =
+      page_size == 0 ? test::ragged_spec(group_size) : test::paged_spec(page_size, group_size);
+  switch (random() % 3) {
+    case 0:
+      result.kernels = test::one_kernel(pick(random, {16, 64, 128}), pick(random, {32, 64, 128}));
+      break;
+    case 1:
+      result.kernels = test::auto_kernels();
+      break;
+    default:
+      result.kernels = {test::kernel({{16, 64, 2}, {64, 32, 2}})};
+  }
+  result.sm_count = pick(random, {1, 2, 7, 132});
+  result.batch.kv_heads = pick(random, {1, 2, 8});
+  result.batch.group_size = group_size;
+  const int requests = static_cast<int>(random() % 9);
+  const bool prefill = random() % 2 == 0;
+  for (int r = 0; r < requests; ++r) {
+    const int qo_len = prefill ? static_cast<int>(random() % 300) : pick(random, {0, 1, 1, 1, 3});
+    const int kv_len = static_cast<int>(random() % pick(random, {1, 40, 600, 40000}));
+    if (page_size == 0)
+      result.batch.add(qo_len, kv_len);
+    else
+      result.batch.add_paged(qo_len, kv_len, page_size);
+  }
+  return result;
+}
+
+// Algorithm 1 once more, as its text reads: every item made, sorted and given to the CTA found by
+// looking at them all.
+std::vector<std::vector<WorkItem>> naive_queues(const Case& c, const KernelChoice& kernel,
+                                                const Tables& tables,
+                                                const std::vector<int>& classes) {
+  const int ctas = c.sm_count * kernel.min_ctas_per_sm;
+  long long tokens = 0;
+  for (std::size_t r = 0; r < tables.requests.size(); ++r) {
+    const int rows = tables.requests[r].qo_len * c.spec.group_size;
+    for (int q = 0; q < rows; q += kernel.classes[classes[r]].q)
+      tokens += 1LL * tables.requests[r].kv_len * c.batch.kv_heads;
+  }
+  const long long share = (tokens + ctas - 1) / ctas;
+  std::vector<std::pair<double, WorkItem>> items;
+  int partial_row = 0;
+  int merge = 0;
+  for (std::size_t r = 0; r < tables.requests.size(); ++r) {
+    const TileClass tile = kernel.classes[classes[r]];
+    const int kv_len = tables.requests[r].kv_len;
+    long long chunk = tile.kv;
+    while (chunk < share) chunk += tile.kv;
+    for (int q = 0; q < tables.requests[r].qo_len * c.spec.group_size; q += tile.q) {
+      for (int head = 0; head < c.batch.kv_heads; ++head) {
+        const bool split = kv_len > chunk;
+        for (long long begin = 0; begin == 0 || begin < kv_len; begin += chunk) {
+          const int end = static_cast<int>(std::min<long long>(begin + chunk, kv_len));
+          const WorkItem item{static_cast<int>(r),
+                              q,
+                              head,
+                              static_cast<int>(begin),
+                              end,
+                              classes[r],
+                              split ? partial_row : -1,
+                              split ? merge : -1};
+          items.push_back({1.0 * tile.q + static_cast<double>(end - begin), item});
+          if (split) partial_row += tile.q;
+        }
+        if (split) ++merge;
+      }
+    }
+  }
+  std::stable_sort(items.begin(), items.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::vector<WorkItem>> queues(ctas);
+  std::vector<double> load(ctas, 0.0);
+  for (const auto& [cost, item] : items) {
+    const auto least = std::min_element(load.begin(), load.end()) - load.begin();
+    queues[least].push_back(item);
+    load[least] += cost;
+  }
+  return queues;
+}
+
+std::vector<int> classes_of(const Tables& tables) {
+  std::vector<int> classes(tables.requests.size(), 0);
+  for (const WorkItem& item : tables.items) classes[item.request] = item.tile_class;
+  return classes;
+}
+
+// Every (packed row, head, KV token) of every request exactly once, and a merge for exactly the
+// split tiles.
+void check_coverage(const Case& c, const KernelChoice& kernel, const Tables& tables) {
+  using Tile = std::tuple<int, int, int>;  // request, q_row, head
+  std::map<Tile, std::map<int, WorkItem>> tiles;
+  for (const WorkItem& item : tables.items) {
+    const bool inserted =
+        tiles[{item.request, item.q_row, item.kv_head}].emplace(item.kv_begin, item).second;
+    REQUIRE(inserted);
+  }
+  std::vector<char> merged(tables.merges.size(), 0);
+  std::vector<char> partial_rows;
+  std::size_t wanted_tiles = 0;
+  for (std::size_t r = 0; r < tables.requests.size(); ++r) {
+    const int rows = tables.requests[r].qo_len * c.spec.group_size;
+    const int tile_rows = kernel.classes[classes_of(tables)[r]].q;
+    wanted_tiles += static_cast<std::size_t>((rows + tile_rows - 1) / tile_rows * c.batch.kv_heads);
+  }
+  REQUIRE(tiles.size() == wanted_tiles);
+  for (const auto& [tile, chunks] : tiles) {
+    const TileClass shape = kernel.classes[chunks.begin()->second.tile_class];
+    const loom::RequestRow request = tables.requests[std::get<0>(tile)];
+    REQUIRE(std::get<1>(tile) % shape.q == 0);
+    REQUIRE(std::get<1>(tile) < request.qo_len * c.spec.group_size);
+    int next = 0;
+    int index = 0;
+    for (const auto& [begin, item] : chunks) {
+      REQUIRE(begin == next);
+      REQUIRE(begin % shape.kv == 0);
+      REQUIRE((item.kv_end > begin || request.kv_len == 0));
+      next = item.kv_end;
+      if (chunks.size() == 1) {
+        REQUIRE((item.partial_row == -1 && item.merge == -1));
+        continue;
+      }
+      const loom::MergeTile& merge = tables.merges.at(static_cast<std::size_t>(item.merge));
+      REQUIRE(merge.count == static_cast<int>(chunks.size()));
+      REQUIRE(item.partial_row == merge.partial_row + index++ * shape.q);
+      const std::size_t end =
+          static_cast<std::size_t>(item.partial_row) + static_cast<std::size_t>(shape.q);
+      partial_rows.resize(std::max(partial_rows.size(), end), 0);
+      for (std::size_t row = end - static_cast<std::size_t>(shape.q); row < end; ++row)
+        REQUIRE(partial_rows[row]++ == 0);
+      merged[item.merge] = 1;
+    }
+    REQUIRE(next == request.kv_len);
+  }
+  REQUIRE(std::count(merged.begin(), merged.end(), 1) == std::ssize(merged));
+}
+
+// The bounds that layout.cc proves.
+void check_bounds(const Case& c, const Plan& plan, const Tables& tables) {
+  const Result<PlanLayout> layout = plan_layout(c.spec, c.kernels, c.batch.limits(c.sm_count));
+  REQUIRE(layout.ok());
+  REQUIRE(std::ssize(tables.items) <= layout->max_items);
+  REQUIRE(std::ssize(tables.merges) <= plan.grid);
+  REQUIRE(plan.grid <= layout->max_ctas);
+  REQUIRE(plan.block.size() <= layout->plan_bytes);
+  std::int64_t chunks = 0;
+  std::int64_t rows = 0;
+  for (const WorkItem& item : tables.items) {
+    if (item.partial_row < 0) continue;
+    ++chunks;
+    rows = std::max<std::int64_t>(
+        rows, item.partial_row + c.kernels[plan.kernel].classes[item.tile_class].q);
+  }
+  REQUIRE(chunks <= 2 * plan.grid);
+  REQUIRE(rows <= layout->max_partial_rows);
+}
+
+TEST_CASE(
+    "random batches: the naive schedule, full coverage, proven bounds, the same bytes twice") {
+  std::mt19937 random(20);
+  int split_plans = 0;
+  int joint_plans = 0;
+  for (int round = 0; round < 400; ++round) {
+    CAPTURE(round);
+    const Case c = random_case(random);
+    const Plan plan = test::plan_or_fail(c.spec, c.kernels, c.batch, c.sm_count);
+    const Tables tables = test::read_plan(plan);
+    const KernelChoice& kernel = c.kernels[plan.kernel];
+    check_coverage(c, kernel, tables);
+    check_bounds(c, plan, tables);
+    const auto queues = naive_queues(c, kernel, tables, classes_of(tables));
+    REQUIRE(std::ssize(queues) == plan.grid);
+    for (int cta = 0; cta < plan.grid; ++cta) {
+      const std::vector<WorkItem> queue(tables.items.begin() + tables.cta_begin[cta],
+                                        tables.items.begin() + tables.cta_begin[cta + 1]);
+      REQUIRE(queue == queues[cta]);
+    }
+    REQUIRE(test::plan_or_fail(c.spec, c.kernels, c.batch, c.sm_count).block == plan.block);
+    split_plans += plan.figures.split_tiles > 0 ? 1 : 0;
+    joint_plans += kernel.classes.size() > 1 ? 1 : 0;
+  }
+  CHECK(split_plans > 100);  // that the sweep reaches what it is for
+  CHECK(joint_plans > 50);
+}
+
+TEST_CASE("the worst splits stay under the bounds") {
+  // One tile over the share on each of C - 1 requests, and one as long as all of them.
+  for (const int ctas : {1, 2, 3, 16, 132}) {
+    for (const int length : {33, 64, 65, 1000}) {
+      Case c{test::ragged_spec(), test::one_kernel(16, 32), {}, ctas};
+      for (int r = 0; r + 1 < ctas; ++r) c.batch.add(1, length);
+      c.batch.add(1, length * ctas);
+      const Plan plan = test::plan_or_fail(c.spec, c.kernels, c.batch, ctas);
+      check_bounds(c, plan, test::read_plan(plan));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attnloom

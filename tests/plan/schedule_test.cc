@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Algorithm 1 on batches small enough to schedule by hand.
+#include <bit>
+#include <catch2/catch.hpp>
+
+#include "plan_fixture.h"
+
+namespace attnloom {
+namespace {
+
+using loom::MergeTile;
+using loom::WorkItem;
+using test::Batch;
+using test::plan_or_fail;
+using test::read_plan;
+using test::Tables;
+
+TEST_CASE("a decode batch on 2 CTAs") {
+  // Tokens 100 + 20 + 0 on 2 CTAs: L_kv = 60, in tiles of 32: 64. Costs 16 + 64, 16 + 36, 16 + 20,
+  // 16 + 0.
+  Batch batch;
+  batch.add(1, 100).add(1, 20).add(1, 0);
+  const Plan plan = plan_or_fail(test::ragged_spec(), test::one_kernel(16, 32), batch, 2);
+  const Tables tables = read_plan(plan);
+  CHECK(tables.cta_begin == std::vector<int>{0, 2, 4});
+  CHECK(tables.items == std::vector<WorkItem>{{0, 0, 0, 0, 64, 0, 0, 0},
+                                              {2, 0, 0, 0, 0, 0, -1, -1},
+                                              {0, 0, 0, 64, 100, 0, 16, 0},
+                                              {1, 0, 0, 0, 20, 0, -1, -1}});
+  CHECK(tables.merges == std::vector<MergeTile>{{0, 2}});
+  CHECK(tables.counters == std::vector<int>{0});
+  CHECK(plan.grid == 2);
+  CHECK(plan.figures.chunk_tokens == 60);
+  CHECK(plan.figures.makespan == 96);  // 80 + 16; the other queue is 52 + 36
+  CHECK(plan.figures.ideal == 92);
+  CHECK(plan.figures.items == 4);
+  CHECK(plan.figures.split_tiles == 1);
+}
+
+TEST_CASE("ties go by request, tile, head and chunk, and to the first CTA") {
+  SECTION("heads and requests") {
+    Batch batch;
+    batch.kv_heads = 2;
+    batch.add(1, 64).add(1, 64);
+    const Tables tables =
+        read_plan(plan_or_fail(test::ragged_spec(), test::one_kernel(16, 32), batch, 2));
+    CHECK(tables.cta_begin == std::vector<int>{0, 2, 4});
+    CHECK(tables.items == std::vector<WorkItem>{{0, 0, 0, 0, 64, 0, -1, -1},
+                                                {1, 0, 0, 0, 64, 0, -1, -1},
+                                                {0, 0, 1, 0, 64, 0, -1, -1},
+                                                {1, 0, 1, 0, 64, 0, -1, -1}});
+  }
+  SECTION("chunks stand within heads, partial states in plan order") {
+    Batch batch;
+    batch.kv_heads = 2;
+    batch.add(1, 128);
+    const Tables tables =
+        read_plan(plan_or_fail(test::ragged_spec(), test::one_kernel(16, 32), batch, 4));
+    CHECK(tables.items == std::vector<WorkItem>{{0, 0, 0, 0, 64, 0, 0, 0},
+                                                {0, 0, 0, 64, 128, 0, 16, 0},
+                                                {0, 0, 1, 0, 64, 0, 32, 1},
+                                                {0, 0, 1, 64, 128, 0, 48, 1}});
+    CHECK(tables.merges == std::vector<MergeTile>{{0, 2}, {32, 2}});
+  }
+  SECTION("a cost without KV tokens keeps that order for the shorter last chunk") {
+    Batch batch;
+    batch.kv_heads = 2;
+    batch.add(1, 100);
+    const Result<Plan> plan =
+        make_plan(test::ragged_spec(), test::one_kernel(16, 32), batch.limits(4), batch.view(), 1,
+                  CostModel{.alpha = 1, .beta = 0});
+    REQUIRE(plan.ok());
+    const Tables tables = read_plan(plan.value());
+    CHECK(tables.items == std::vector<WorkItem>{{0, 0, 0, 0, 64, 0, 0, 0},
+                                                {0, 0, 0, 64, 100, 0, 16, 0},
+                                                {0, 0, 1, 0, 64, 0, 32, 1},
+                                                {0, 0, 1, 64, 100, 0, 48, 1}});
+  }
+}
+
+TEST_CASE("query tiles are packed rows, and their KV counts once per tile and head") {
+  // 20 tokens of 2 heads a group are 40 rows, 3 tiles of 16; 3 tiles x 2 heads x 64 tokens on 6
+  // CTAs: L_kv = 64.
+  Batch batch;
+  batch.kv_heads = 2;
+  batch.group_size = 2;
+  batch.add(20, 64);
+  const Plan plan = plan_or_fail(test::ragged_spec(2), test::one_kernel(16, 32), batch, 6);
+  const Tables tables = read_plan(plan);
+  CHECK(plan.figures.chunk_tokens == 64);
+  CHECK(tables.items == std::vector<WorkItem>{{0, 0, 0, 0, 64, 0, -1, -1},
+                                              {0, 0, 1, 0, 64, 0, -1, -1},
+                                              {0, 16, 0, 0, 64, 0, -1, -1},
+                                              {0, 16, 1, 0, 64, 0, -1, -1},
+                                              {0, 32, 0, 0, 64, 0, -1, -1},
+                                              {0, 32, 1, 0, 64, 0, -1, -1}});
+}
+
+TEST_CASE("each class of a joint kernel rounds the chunk to its own KV tile") {
+  // 1 token x 1000 and 2 tiles x 300 on 10 CTAs: L_kv = 160: 256 for class 16, 192 for class 128.
+  Batch batch;
+  batch.add(1, 1000).add(256, 300);
+  const Tables tables =
+      read_plan(plan_or_fail(test::ragged_spec(), test::auto_kernels(), batch, 10));
+  std::vector<int> ends[2];
+  for (const WorkItem& item : tables.items) {
+    ends[item.request].push_back(item.kv_end);
+    CHECK(item.tile_class == item.request);
+  }
+  std::sort(ends[0].begin(), ends[0].end());
+  std::sort(ends[1].begin(), ends[1].end());
+  CHECK(ends[0] == std::vector<int>{256, 512, 768, 1000});
+  CHECK(ends[1] == std::vector<int>{192, 192, 300, 300});
+  CHECK(tables.merges == std::vector<MergeTile>{{0, 4}, {64, 2}, {64 + 256, 2}});
+}
+
+TEST_CASE("a request without query tokens makes no item and weighs nothing") {
+  Batch batch;
+  batch.add(0, 1000000).add(1, 64);
+  const Plan plan = plan_or_fail(test::ragged_spec(), test::one_kernel(16, 32), batch, 1);
+  CHECK(plan.figures.chunk_tokens == 64);
+  CHECK(read_plan(plan).items == std::vector<WorkItem>{{1, 0, 0, 0, 64, 0, -1, -1}});
+  CHECK(plan.qo_tokens == 1);
+  CHECK(plan.kv_rows == 1000064);
+}
+
+TEST_CASE("an empty batch is a plan of empty queues") {
+  const Plan plan = plan_or_fail(test::ragged_spec(), test::one_kernel(16, 32), Batch{}, 3);
+  const Tables tables = read_plan(plan);
+  CHECK(plan.grid == 3);
+  CHECK(tables.cta_begin == std::vector<int>{0, 0, 0, 0});
+  CHECK(tables.items.empty());
+  CHECK(plan.figures.makespan == 0);
+}
+
+TEST_CASE("the header holds what the kernel reads") {
+  Spec spec = test::ragged_spec();
+  spec.variant.params = {{"cap", ParamType::kF32},
+                         {"slopes", ParamType::kPtrF32},
+                         {"shift", ParamType::kI32},
+                         {"seed", ParamType::kU32}};
+  spec.variant.mask.window_left = std::nullopt;
+  Batch batch;
+  batch.add(2, 5);
+  Workload workload = batch.view();
+  workload.scalars = {{"seed", 4294967295.0}, {"shift", -3}, {"cap", 30.0}};
+  workload.window_left = 7;
+  const Result<Plan> plan =
+      make_plan(spec, test::one_kernel(16, 32), batch.limits(1), workload, 42);
+  REQUIRE(plan.ok());
+  const loom::PlanHeader header = read_plan(plan.value()).header;
+  CHECK(header.magic == 0x4d4f4f4cu);
+  CHECK(header.version == 1);
+  CHECK(header.generation == 42);
+  CHECK(header.scale == 0.125f);  // 1 / sqrt(64)
+  CHECK(header.window_left == 7);
+  CHECK(header.scalars[0] == std::bit_cast<unsigned>(30.0f));
+  CHECK(header.scalars[1] == 0xfffffffdu);
+  CHECK(header.scalars[2] == 0xffffffffu);
+  CHECK(header.scalars[3] == 0);
+
+  spec.variant.mask.window_left = 11;
+  workload.window_left = std::nullopt;
+  workload.scale = 1.0f;
+  const Result<Plan> fixed =
+      make_plan(spec, test::one_kernel(16, 32), batch.limits(1), workload, 43);
+  REQUIRE(fixed.ok());
+  CHECK(read_plan(fixed.value()).header.window_left == 11);
+  CHECK(read_plan(fixed.value()).header.scale == 1.0f);
+}
+
+TEST_CASE("a batch over the limits names needed and available") {
+  Batch batch;
+  batch.add(3, 5).add(3, 5);
+  const auto refused = [&batch](auto change, const std::string& cause) {
+    PlanLimits limits = batch.limits(1);
+    change(limits);
+    const Result<Plan> plan =
+        make_plan(test::ragged_spec(), test::one_kernel(16, 32), limits, batch.view(), 1);
+    REQUIRE_FALSE(plan.ok());
+    CHECK(code_name(plan.status().code) == "PLAN_BOUND");
+    CHECK(plan.status().cause == cause);
+  };
+  refused([](PlanLimits& l) { l.max_batch = 1; }, "needed 2, available 1");
+  refused([](PlanLimits& l) { l.max_qo_tokens = 5; }, "needed 6, available 5");
+}
+
+TEST_CASE("the plan as people read it") {
+  Batch batch;
+  batch.add(1, 100).add(1, 20);
+  const std::vector<KernelChoice> kernels = test::one_kernel(16, 32);
+  const Json json = plan_to_json(test::ragged_spec(), kernels,
+                                 plan_or_fail(test::ragged_spec(), kernels, batch, 2));
+  CHECK(json["grid"] == 2);
+  CHECK(json["kernel"]["classes"] == Json::parse(R"([{"q":16,"kv":32,"stages":2}])"));
+  CHECK(json["queues"][0][0]["kv"] == Json::parse("[0,64]"));
+  CHECK(json["queues"].size() == 2);
+  CHECK(json["merges"] == Json::parse(R"([{"partial_row":0,"count":2}])"));
+  CHECK(json["figures"]["items"] == 3);
+}
+
+}  // namespace
+}  // namespace attnloom

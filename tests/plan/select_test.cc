@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/select.h"
+
+#include <catch2/catch.hpp>
+
+#include "plan_fixture.h"
+
+namespace attnloom {
+namespace {
+
+Selection select(const std::vector<KernelChoice>& kernels, int group_size,
+                 const std::vector<int>& qo_lens) {
+  test::Batch batch;
+  for (const int qo_len : qo_lens) batch.add(qo_len, 100);
+  return select_kernel(test::ragged_spec(group_size), kernels, batch.view());
+}
+
+TEST_CASE("requests of one class get that class's kernel") {
+  CHECK(select(test::auto_kernels(), 4, {1, 4, 2}).kernel == 0);   // 4 to 16 packed rows
+  CHECK(select(test::auto_kernels(), 4, {5, 16}).kernel == 1);     // 20 and 64
+  CHECK(select(test::auto_kernels(), 4, {17, 5000}).kernel == 2);  // 68 and far more than any class
+  CHECK(select(test::auto_kernels(), 4, {1, 0, 1}).kernel == 0);   // no query tokens, no say
+  CHECK(select(test::auto_kernels(), 4, {}).kernel == 0);
+  CHECK(select(test::auto_kernels(), 4, {0, 0}).kernel == 0);
+}
+
+TEST_CASE("mixed batches get the joint kernel, each request the next class that it has") {
+  const Selection selection = select(test::auto_kernels(), 1, {1, 17, 129, 0, 16});
+  CHECK(selection.kernel == 3);
+  CHECK(selection.tile_class == std::vector<int>{0, 1, 1, 0, 0});  // 64 is mapped up to 128
+}
+
+TEST_CASE("a literal tile serves every batch") {
+  const Selection selection = select(test::one_kernel(64, 32), 1, {1, 500});
+  CHECK(selection.kernel == 0);
+  CHECK(selection.tile_class == std::vector<int>{0, 0});
+}
+
+TEST_CASE("a set of a joint kernel alone serves every batch") {
+  const std::vector<KernelChoice> joint = {test::kernel({{16, 64, 2}, {128, 64, 2}})};
+  const Selection selection = select(joint, 1, {1, 17, 500});
+  CHECK(selection.kernel == 0);
+  CHECK(selection.tile_class == std::vector<int>{0, 1, 1});
+}
+
+}  // namespace
+}  // namespace attnloom
