@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Float64 twins of the shipped variants: written from the formula, not from the functor text. Pure;
+// thread-safe.
+//
+// A twin is found by the variant's name. Whoever asks must know that the spec's functors are the
+// shipped ones: a name is the user's own, and a changed functor under a shipped name would be
+// judged by the wrong formula.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "reference/attention.h"
+
+namespace attnloom::reference {
+
+// The params of a variant as the kernel gets them: already rounded to their type.
+struct ParamValues {
+  std::map<std::string, double> scalars;
+  std::map<std::string, std::vector<double>> arrays;
+};
+
+struct Twin {
+  bool softmax = true;
+  // The shipped functor uses an approximate instruction (tanh): compare.h widens the bounds for it.
+  bool approximate = false;
+  Hooks hooks;
+};
+
+// "plain", "soft_cap" (cap), "alibi" (slopes[q_heads]), "sigmoid" (bias).
+std::vector<std::string_view> twin_names();
+bool has_twin(std::string_view variant);
+
+// SPEC_UNSUPPORTED for a variant without a twin, WORKLOAD_INVALID naming a missing param or its
+// wanted size.
+Result<Twin> make_twin(std::string_view variant, const ParamValues& params, int q_heads);
+
+}  // namespace attnloom::reference

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "tests/reference/problems.h"
+
+namespace attnloom::reference {
+namespace {
+
+TEST_CASE("B09: causal is bottom-right") {
+  Problem p = zero_logits({{2, 5}});
+  p.causal = true;
+  check_near(solve(p).o, {1.5, 2.0});
+  check_near(solve(p).lse, {1.3862944, 1.6094379});
+}
+
+TEST_CASE("More queries than keys: the first rows have no key") {
+  Problem p = zero_logits({{3, 1}});
+  p.causal = true;
+  CHECK(solve(p).o == std::vector<double>{0, 0, 0});
+  check_near(solve(p).lse, {-kInfinity, -kInfinity, 0});
+}
+
+TEST_CASE("B11: window_left counts the keys before the query's own") {
+  Problem p = zero_logits({{1, 4}});
+  p.causal = true;
+  const std::vector<std::pair<int, std::pair<double, double>>> cases = {
+      {-1, {1.5, 1.3862944}}, {0, {3.0, 0.0}}, {1, {2.5, 0.6931472}}, {3, {1.5, 1.3862944}}};
+  for (const auto& [window, want] : cases) {
+    CAPTURE(window);
+    p.window_left = window;
+    check_near(solve(p).o, {want.first});
+    check_near(solve(p).lse, {want.second});
+  }
+}
+
+TEST_CASE("A window without causal hides only what lies before it") {
+  Problem p = zero_logits({{2, 4}});
+  p.window_left = 1;  // rows at 2 and 3 keep keys 1..3 and 2..3
+  check_near(solve(p).o, {2.0, 2.5});
+}
+
+TEST_CASE("B13: custom masks of two requests") {
+  Problem p = zero_logits({{1, 3}, {1, 5}});
+  p.requests[0].custom_mask = {1, 0, 1};
+  p.requests[1].custom_mask = {1, 1, 0, 1, 1};
+  check_near(solve(p).o, {1.0, 2.0});
+  check_near(solve(p).lse, {std::log(2.0), std::log(4.0)});
+}
+
+TEST_CASE("A custom mask is row-major over query and key, and joins causal") {
+  Problem p = zero_logits({{2, 3}});
+  p.requests[0].custom_mask = {1, 0, 1,   //
+                               0, 0, 1};  //
+  check_near(solve(p).o, {1.0, 2.0});
+  p.causal = true;  // row 0 stands at 1
+  check_near(solve(p).o, {0.0, 2.0});
+}
+
+TEST_CASE("B15: seven heads, the last token alone sees the last key") {
+  Problem p = zero_logits({{3, 65}}, 7, 1);
+  p.causal = true;
+  p.v.assign(65, 0.0);
+  p.v[64] = 65.0;
+  const Output out = solve(p);
+  for (int row = 0; row < 21; ++row) CHECK(out.o[row] == Approx(row < 14 ? 0.0 : 1.0));
+}
+
+TEST_CASE("B59: block sparse as a mask") {
+  Problem p = zero_logits({{2, 512}});
+  for (int j = 0; j < 512; ++j) p.v[j] = j < 64 ? 1.0 : 0.0;
+  for (int i = 0; i < 2 * 512; ++i) p.requests[0].custom_mask.push_back(i % 512 < 64);
+  check_near(solve(p).o, {1.0, 1.0});
+  check_near(solve(p).lse, {4.1588831, 4.1588831});
+}
+
+}  // namespace
+}  // namespace attnloom::reference
