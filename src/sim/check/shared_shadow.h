@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known of each 4-byte word of a CTA's shared memory: which bytes are initialised, whether
+// a copy is in flight, who wrote last and when each warp last read. Full accesses of 16 aligned
+// bytes take a short way.
+//
+// Bytes of a word that different warps write are told apart (a side table); readers of parts of a
+// word are kept as readers of all of it, and then ignored when only a part is overwritten: a miss
+// at worst, never a false finding.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <unordered_map>
+#include <vector>
+
+#include "sim/check/clock.h"
+#include "sim/ins.h"
+
+namespace attnloom::sim {
+
+// Who touches shared memory, and how.
+struct SharedAccess {
+  Cta& cta;
+  Warp& warp;
+  const Ins& ins;
+  const std::uint32_t* known;  // the warp's clock, by local agent
+  std::uint32_t agent = 0;     // local
+  std::uint32_t ins_index = 0;
+  bool is_strong = false;
+};
+
+class SharedShadow {
+ public:
+  // `warps` weak agents and as many strong ones.
+  void configure(std::uint32_t bytes, std::uint32_t warps);
+  void begin_cta();      // nothing is initialised; what earlier CTAs did is below the clock base
+  void forget_clocks();  // the clock base starts again
+
+  void read(const SharedAccess& a, int lane, std::uint32_t address, std::uint32_t bytes) {
+    if (bytes == 16 && read_granule(a, address >> 4)) return;
+    if (bytes == 4 && read_word(a, address >> 2)) return;
+    read_slow(a, lane, address, bytes);
+  }
+  void write(const SharedAccess& a, int lane, std::uint32_t address, std::uint32_t bytes) {
+    if (bytes == 16 && write_granule(a, address >> 4)) return;
+    if (bytes == 4 && write_word(a, address >> 2)) return;
+    write_slow(a, lane, address, bytes);
+  }
+  // A copy counts as a write when it is issued and again when it lands.
+  void begin_copy(const SharedAccess& a, int lane, std::uint32_t address, std::uint32_t bytes);
+  void end_copy(const SharedAccess& a, int lane, std::uint32_t address, std::uint32_t bytes);
+
+ private:
+  static constexpr std::uint8_t kInit = 0x0f, kFlight = 0x30, kFlightOne = 0x10, kPartRead = 0x40,
+                                kSplit = 0x80;
+  static constexpr std::uint32_t kClockBits = 24;
+  struct Split {
+    std::uint32_t writer[4];
+  };
+
+  static std::uint32_t clock_of(std::uint32_t epoch) { return epoch & ((1u << kClockBits) - 1); }
+  static std::uint32_t agent_of(std::uint32_t epoch) { return epoch >> kClockBits; }
+  std::uint32_t epoch(const SharedAccess& a) const {
+    return a.agent << kClockBits | a.known[a.agent];
+  }
+  bool is_strong(std::uint32_t agent) const { return agent >= warps_; }
+  bool ordered(const SharedAccess& a, std::uint32_t epoch) const {
+    std::uint32_t agent = agent_of(epoch);
+    return clock_of(epoch) <= a.known[agent] || (a.is_strong && is_strong(agent));
+  }
+  std::uint32_t* readers(std::uint32_t granule, std::uint32_t agent) {
+    return &reader_[(granule * warps_ + agent) * 4];
+  }
+
+  bool read_granule(const SharedAccess& a, std::uint32_t g) {
+    std::uint32_t state;
+    std::memcpy(&state, &state_[4 * g], 4);
+    const std::uint32_t* w = &writer_[4 * g];
+    bool same = w[0] == w[1] && w[0] == w[2] && w[0] == w[3];
+    if ((state & 0xbfbfbfbfu) != 0x0f0f0f0fu || !same || !ordered(a, w[0]) || a.is_strong)
+      return false;
+    std::uint32_t* r = readers(g, a.agent);
+    std::uint32_t now = a.known[a.agent];
+    r[0] = r[1] = r[2] = r[3] = now;
+    return true;
+  }
+  bool read_word(const SharedAccess& a, std::uint32_t word) {
+    if ((state_[word] & ~kPartRead) != kInit || !ordered(a, writer_[word]) || a.is_strong)
+      return false;
+    readers(word >> 2, a.agent)[word & 3] = a.known[a.agent];
+    return true;
+  }
+  bool write_granule(const SharedAccess& a, std::uint32_t g) {
+    std::uint32_t state;
+    std::memcpy(&state, &state_[4 * g], 4);
+    const std::uint32_t* w = &writer_[4 * g];
+    bool same = w[0] == w[1] && w[0] == w[2] && w[0] == w[3];
+    if ((state & 0xb0b0b0b0u) != 0 || !same || !ordered(a, w[0]) || a.is_strong ||
+        has_strong_readers_)
+      return false;
+    const std::uint32_t* r = readers(g, 0);
+    std::uint32_t late = 0;
+    for (std::uint32_t v = 0; v < warps_; ++v, r += 4) {
+      std::uint32_t k = a.known[v];
+      late |= static_cast<std::uint32_t>(r[0] > k) | static_cast<std::uint32_t>(r[1] > k) |
+              static_cast<std::uint32_t>(r[2] > k) | static_cast<std::uint32_t>(r[3] > k);
+    }
+    if (late != 0) return false;
+    set_granule(a, g, 0x0f0f0f0fu);
+    return true;
+  }
+  void set_granule(const SharedAccess& a, std::uint32_t g, std::uint32_t state) {
+    std::memcpy(&state_[4 * g], &state, 4);
+    std::uint32_t e = epoch(a);
+    for (int k = 0; k < 4; ++k) writer_[4 * g + k] = e;
+    for (int k = 0; k < 4; ++k) writer_ins_[4 * g + k] = a.ins_index;
+  }
+  bool write_word(const SharedAccess& a, std::uint32_t word) {
+    if ((state_[word] & (kFlight | kSplit)) != 0 || !ordered(a, writer_[word]) || a.is_strong ||
+        has_strong_readers_)
+      return false;
+    const std::uint32_t* r = readers(word >> 2, 0) + (word & 3);
+    for (std::uint32_t v = 0; v < warps_; ++v) {
+      if (r[4 * v] > a.known[v]) return false;
+    }
+    state_[word] = kInit;
+    writer_[word] = epoch(a);
+    writer_ins_[word] = a.ins_index;
+    return true;
+  }
+
+  void read_slow(const SharedAccess& a, int lane, std::uint32_t address, std::uint32_t bytes);
+  void write_slow(const SharedAccess& a, int lane, std::uint32_t address, std::uint32_t bytes);
+  void check_write(const SharedAccess& a, int lane, std::uint32_t word, std::uint32_t mask,
+                   bool own_flight);
+  void check_readers(const SharedAccess& a, int lane, std::uint32_t word, std::uint32_t mask);
+  void check_writers(const SharedAccess& a, int lane, std::uint32_t word, std::uint32_t mask,
+                     bool is_read);
+  void set_writer(const SharedAccess& a, std::uint32_t word, std::uint32_t mask);
+  void race(const SharedAccess& a, int lane, std::uint32_t word, const char* what,
+            std::uint32_t other_agent, std::uint32_t other_ins);
+
+  std::uint32_t warps_ = 0;
+  std::vector<std::uint8_t> state_;           // by word
+  std::vector<std::uint32_t> writer_;         // by word: epoch
+  std::vector<std::uint32_t> writer_ins_;     // by word: index in the kernel
+  std::vector<std::uint32_t> reader_;         // by granule of 16 bytes, warp, word: clock
+  std::vector<std::uint32_t> strong_reader_;  // by word and warp; empty until the first strong read
+  bool has_strong_readers_ = false;
+  std::unordered_map<std::uint32_t, Split> split_;
+};
+
+}  // namespace attnloom::sim

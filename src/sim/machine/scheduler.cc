@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loop over instructions. Diverged lanes are groups (pc, mask); the group with the least pc
+// runs until it branches or meets another group, which makes them join where the compiler's layout
+// lets paths meet.
+#include <algorithm>
+#include <bit>
+
+#include "sim/machine/state.h"
+
+namespace attnloom::sim {
+namespace {
+
+// A warp that reaches no barrier in so many instructions may be polling for another one.
+constexpr std::uint64_t kSliceInstructions = 1 << 20;
+
+// Takes the group to run next, together with all others at the same pc. REQUIRES: there are groups.
+Group take_group(Warp& warp, std::uint32_t& stop) {
+  std::vector<Group>& groups = warp.groups;
+  std::uint32_t pc = groups[0].pc;
+  for (const Group& g : groups)
+    pc = warp.last_group_first ? std::max(pc, g.pc) : std::min(pc, g.pc);
+  warp.last_group_first = false;
+  Group taken{pc, 0};
+  std::size_t kept = 0;
+  stop = ~0u;
+  for (const Group& g : groups) {
+    if (g.pc == pc) {
+      taken.mask |= g.mask;
+    } else {
+      if (g.pc > pc) stop = std::min(stop, g.pc);
+      groups[kept++] = g;
+    }
+  }
+  groups.resize(kept);
+  return taken;
+}
+
+void branch_table(Warp& warp, const Ins& ins, std::uint32_t mask, Group& g) {
+  const auto* index = reinterpret_cast<const std::uint32_t*>(warp.registers + ins.o[0]);
+  std::uint32_t last = static_cast<std::uint32_t>(ins.imm) - 1;
+  for (std::uint32_t m = mask; m != 0; m &= m - 1) {
+    int l = std::countr_zero(m);
+    warp.groups.push_back({ins.table[std::min(index[l], last)], 1u << l});
+  }
+  g.mask &= ~mask;
+  ++g.pc;
+}
+
+enum class After : std::uint8_t { kNext, kRegroup, kStop };
+
+After control(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask, Group& g,
+              std::uint32_t& stop) {
+  switch (ins.kind) {
+    case InsKind::kBranch:
+      if (mask == g.mask) {
+        g.pc = ins.target;
+      } else if (mask == 0) {
+        ++g.pc;
+      } else {
+        warp.groups.push_back({ins.target, mask});
+        g.mask &= ~mask;
+        ++g.pc;
+        stop = std::min(stop, ins.target);
+      }
+      return After::kNext;
+    case InsKind::kBranchTable:
+      branch_table(warp, ins, mask, g);
+      return After::kRegroup;
+    case InsKind::kExit:
+      g.mask &= ~mask;
+      ++g.pc;
+      return g.mask == 0 ? After::kRegroup : After::kNext;
+    case InsKind::kBarrier:
+      ++g.pc;
+      if (mask == 0) return After::kNext;
+      warp.groups.push_back(g);
+      g.mask = 0;
+      execute_barrier(cta, warp, ins, mask);
+      return After::kStop;
+    default:
+      ++g.pc;
+      return After::kNext;
+  }
+}
+
+// Runs one group. True: the warp goes on with its other groups.
+bool run_group(Cta& cta, Warp& warp, Group g, std::uint32_t stop, std::uint64_t limit) {
+  const Ins* program = cta.kernel.ins.data();
+  std::byte* registers = warp.registers;
+  std::uint64_t executed = warp.executed;
+  bool go_on = true;
+  for (;;) {
+    const Ins& ins = program[g.pc];
+    std::uint32_t mask = g.mask;
+    if (ins.guard != kNone) {
+      std::uint32_t p = *reinterpret_cast<const std::uint32_t*>(registers + ins.guard);
+      mask &= ins.guard_negated ? ~p : p;
+    }
+    executed += ins.weight;
+    if (ins.kind <= InsKind::kExec) {
+      if (mask != 0) {
+        if (ins.kind == InsKind::kLane) {
+          ins.lane(registers, ins, mask);
+        } else {
+          warp.executed = executed;
+          ins.exec(cta, warp, ins, mask);
+        }
+      }
+      ++g.pc;
+    } else {
+      After after = control(cta, warp, ins, mask, g, stop);
+      if (after != After::kNext) {
+        go_on = after == After::kRegroup;
+        break;
+      }
+    }
+    if (g.pc >= stop || executed >= limit) break;
+  }
+  if (g.mask != 0) warp.groups.push_back(g);
+  warp.executed = executed;
+  return go_on;
+}
+
+}  // namespace
+
+void run_warp(Cta& cta, Warp& warp) {
+  std::uint64_t begin = warp.executed, limit = begin + kSliceInstructions;
+  std::uint32_t stop = ~0u;
+  while (!warp.groups.empty()) {
+    Group g = take_group(warp, stop);
+    if (!run_group(cta, warp, g, stop, limit)) break;
+    if (warp.executed >= limit) {
+      warp.last_group_first = true;
+      break;
+    }
+  }
+  if (warp.groups.empty()) warp.state = Warp::State::kDone;
+  cta.launch.counters.instructions += warp.executed - begin;
+}
+
+}  // namespace attnloom::sim
