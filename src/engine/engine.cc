@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine.h"
+
+#include "engine/engine_state.h"
+#include "engine/targets.h"
+#include "spec/check.h"
+
+namespace attnloom {
+
+Engine::State::State(EngineOptions given) : options(std::move(given)) {
+  options.store.warn = [this](const std::string& line) { options.log.warn(line); };
+  store = std::make_unique<Store>(*options.files, options.store);
+}
+
+Engine::Engine(EngineOptions options) : state_(std::make_unique<State>(std::move(options))) {}
+Engine::~Engine() = default;
+
+Result<Backend*> Engine::State::make_backend() {
+  if (Backend* made = backend_now()) return made;
+  if (!options.make_backend) {
+    return make_error(Code::kNoDevice, "",
+                      "this context has no device: it compiles, caches and plans only",
+                      "make a context with a device");
+  }
+  const std::lock_guard lock(backend_mutex_);
+  if (Backend* made = backend_now()) return made;
+  ATTNLOOM_TRY(backend_owner_, options.make_backend());
+  const DeviceInfo& info = backend_owner_->device();
+  options.log.info("device: " + info.name + ", " + info.target.name());
+  backend.store(backend_owner_.get(), std::memory_order_release);
+  return backend_owner_.get();
+}
+
+bool Engine::has_device() const {
+  return static_cast<bool>(state_->options.make_backend);
+}
+Result<Backend*> Engine::backend() {
+  return state_->make_backend();
+}
+Store& Engine::store() {
+  return *state_->store;
+}
+const Log& Engine::log() const {
+  return state_->options.log;
+}
+
+Result<std::shared_ptr<KernelSet>> Engine::open(std::string_view spec_json) {
+  ATTNLOOM_TRY(const ParsedSpec parsed, parse_spec(spec_json));
+  return open(parsed);
+}
+
+Result<std::shared_ptr<KernelSet>> Engine::open(const ParsedSpec& parsed) {
+  ParsedSpec opened = parsed;
+  const bool named = opened.spec.target.has_value();
+  if (!named) {
+    if (!has_device()) {
+      return make_error(Code::kSpecInvalid, "$.target",
+                        "a target is needed where there is no device; none was given",
+                        "name one, such as \"sm_90a\"");
+    }
+    ATTNLOOM_TRY(Backend * device, backend());
+    opened.spec.target = device->device().target;
+  }
+  ATTNLOOM_CHECK(check_spec(opened.spec));
+  // A named target alone must not touch the device: look-ups and compiles need none. KernelSet
+  // compares before it loads.
+  ATTNLOOM_TRY(std::vector<KernelChoice> choices, kernel_set(opened.spec));
+  return std::make_shared<KernelSet>(*this, std::move(opened), named, std::move(choices));
+}
+
+EngineCounters Engine::counters() const {
+  const EngineTallies& from = state_->tallies;
+  EngineCounters counters;
+  counters.memory_hits = from.memory_hits;
+  counters.disk_hits = from.disk_hits;
+  counters.read_only_hits = from.read_only_hits;
+  counters.misses = from.misses;
+  counters.compiles = from.compiles;
+  counters.compile_failures = from.compile_failures;
+  counters.step_downs = from.step_downs;
+  counters.loads = from.loads;
+  counters.launches = from.launches;
+  counters.copies = from.copies;
+  return counters;
+}
+
+namespace {
+
+Json device_json(const Backend* backend, bool has_device) {
+  if (!has_device) return "none";
+  if (!backend) return "not used yet";
+  const DeviceInfo& info = backend->device();
+  return {{"name", info.name},
+          {"target", info.target.name()},
+          {"sm_count", info.sm_count},
+          {"shared_bytes_per_cta", info.shared_bytes_per_cta},
+          {"driver_version", info.driver_version},
+          {"simulated", info.simulated}};
+}
+
+Json counters_json(const EngineCounters& counters, const StoreCounters& store) {
+  return {{"memory_hits", counters.memory_hits},
+          {"disk_hits", counters.disk_hits},
+          {"read_only_hits", counters.read_only_hits},
+          {"misses", counters.misses},
+          {"compiles", counters.compiles},
+          {"compile_failures", counters.compile_failures},
+          {"step_downs", counters.step_downs},
+          {"loads", counters.loads},
+          {"launches", counters.launches},
+          {"copies", counters.copies},
+          {"published", store.published},
+          {"quarantined", store.quarantined},
+          {"write_failures", store.write_failures}};
+}
+
+}  // namespace
+
+Json Engine::describe() const {
+  Json described = state_->options.settings;
+  described["device"] = device_json(state_->backend_now(), has_device());
+  described["cache"]["root"] = state_->store->root();
+  described["cache"]["refused"] = state_->store->root_refusal();
+  described["counters"] = counters_json(counters(), state_->store->counters());
+  return described;
+}
+
+}  // namespace attnloom

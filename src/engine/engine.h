@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine: Spec -> KernelSet, and from a kernel of the set to something loaded: memory, then the
+// store's layers, then one compile. It owns the device, the compiler and the cache; setup.h makes
+// one from options and environment.
+//
+// Thread-safe. Outlives every KernelSet and PlanObject made from it. The device is touched at the
+// first call that needs one, never earlier: a process may open, render, compile and look up with an
+// explicit target, fork, and use the device in the child.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "cache/store.h"
+#include "compile/toolchain.h"
+#include "engine/kernel_set.h"
+#include "engine/log.h"
+#include "runtime/backend.h"
+#include "spec/parse.h"
+
+namespace attnloom {
+
+struct EngineOptions {
+  // Called once, at the first call that needs a device. Empty: compile, cache and plan only.
+  std::function<Result<std::unique_ptr<Backend>>()> make_backend;
+  std::unique_ptr<Toolchain> toolchain;
+  std::unique_ptr<FileSystem> files;
+  StoreOptions store;          // `warn` is filled in by the engine
+  bool jit = true;             // false: a kernel that no layer holds is NOT_CACHED
+  std::string lock_directory;  // node-local; "" = one compile per process only
+  std::chrono::milliseconds lock_patience{30'000};
+  Log log;
+  Json settings = Json::object();  // shown by describe() as it is
+};
+
+// Events since the engine was made.
+struct EngineCounters {
+  std::uint64_t memory_hits = 0;
+  std::uint64_t disk_hits = 0;
+  std::uint64_t read_only_hits = 0;
+  std::uint64_t misses = 0;  // no layer had it
+  std::uint64_t compiles = 0;
+  std::uint64_t compile_failures = 0;
+  std::uint64_t step_downs = 0;
+  std::uint64_t loads = 0;
+  std::uint64_t launches = 0;
+  std::uint64_t copies = 0;  // of plans to the device
+  bool operator==(const EngineCounters&) const = default;
+};
+
+class Engine {
+ public:
+  explicit Engine(EngineOptions options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Parses, checks and chooses kernels; compiles and loads nothing. Without a target in the spec
+  // the device's own is taken. Errors: those of parse_spec, check_spec and kernel_set; SPEC_INVALID
+  // at $.target without target and device; ARCH_MISMATCH for a target that the device cannot load.
+  Result<std::shared_ptr<KernelSet>> open(std::string_view spec_json);
+  Result<std::shared_ptr<KernelSet>> open(const ParsedSpec& parsed);
+
+  bool has_device() const;
+  // Makes the device at the first call. NO_DEVICE where the engine has none.
+  Result<Backend*> backend();
+
+  Store& store();
+  const Log& log() const;
+  EngineCounters counters() const;
+  // Device (if it was touched), settings, cache root and its refusal, counters.
+  Json describe() const;
+
+  struct State;  // engine_state.h, for the files of this room
+  State& state() { return *state_; }
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace attnloom

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/environment.h"
+
+#include <array>
+#include <cstdlib>
+
+namespace attnloom {
+namespace {
+
+constexpr std::array kTable = {
+    VariableRow{"ATTNLOOM_CACHE_DIR", "the writable cache directory"},
+    VariableRow{"ATTNLOOM_CACHE_RO",
+                "read-only cache directories, colon-separated, searched after the writable one"},
+    VariableRow{"ATTNLOOM_NVRTC",
+                "the NVRTC library, or the folder that holds it; nothing else is then tried"},
+    VariableRow{"ATTNLOOM_JIT",
+                "allow (default) or never: a kernel that no cache layer holds is an error"},
+    VariableRow{"ATTNLOOM_LOCK_DIR", "node-local directory for compile locks"},
+    VariableRow{"XDG_CACHE_HOME", "the default cache is XDG_CACHE_HOME/attnloom"},
+    VariableRow{"HOME", "without XDG_CACHE_HOME the default cache is HOME/.cache/attnloom"},
+    VariableRow{"XDG_RUNTIME_DIR", "the default lock directory is XDG_RUNTIME_DIR/attnloom"},
+    VariableRow{"CUDA_HOME", "NVRTC is looked for in CUDA_HOME/lib64"},
+    VariableRow{"VIRTUAL_ENV", "NVRTC is looked for in the packages of this Python environment"},
+    VariableRow{"PYTHONPATH", "NVRTC is looked for in the packages of these folders"},
+};
+
+}  // namespace
+
+std::span<const VariableRow> environment_table() {
+  return kTable;
+}
+
+std::string Environment::get(const std::string& name) const {
+  const auto found = values.find(name);
+  return found == values.end() ? std::string() : found->second;
+}
+
+Environment read_environment() {
+  Environment environment;
+  for (const VariableRow& row : kTable) {
+    const std::string name(row.name);
+    const char* value = std::getenv(name.c_str());
+    if (value && *value) environment.values[name] = value;
+  }
+  return environment;
+}
+
+}  // namespace attnloom

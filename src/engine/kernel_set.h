@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// KernelSet: an opened spec, the kernels that it stands for, and those of them that were acquired
+// so far.
+//
+// Thread-safe. Kernels are acquired lazily and at most once; what was acquired stays until the set
+// is destroyed. A kernel that spills is replaced by the next smaller KV tile, so a choice is
+// settled only when it is acquired and plans must be made with choices() as they are then.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "compile/artifact.h"
+#include "render/source.h"
+#include "runtime/backend.h"
+#include "spec/parse.h"
+#include "spec/tiles.h"
+
+namespace attnloom {
+
+class Engine;
+
+enum class Origin { kCompiled, kDisk, kMemory, kReadOnly };
+std::string_view origin_name(Origin origin);  // "compiled", "disk", "memory", "readonly"
+
+// A kernel that was tried before the one in use and spilled registers.
+struct SteppedDown {
+  KernelChoice choice;
+  std::string request_key;
+  EntryFigures figures;
+};
+
+// A kernel ready to launch. Immutable.
+struct AcquiredKernel {
+  KernelChoice choice;  // the settled one
+  std::string target;   // what it was compiled for; may be a base target of the device's major
+  std::string entry;
+  std::string request_key;
+  std::string kernel_key;
+  Origin origin = Origin::kMemory;
+  EntryFigures figures;
+  std::vector<SteppedDown> stepped_down;  // in the order tried
+  std::shared_ptr<const Artifact> artifact;
+  std::shared_ptr<LoadedKernel> loaded;  // null without a device
+};
+
+class KernelSet {
+ public:
+  // Made by Engine::open. REQUIRES: spec.target is set and checked; choices = kernel_set(spec), not
+  // empty.
+  KernelSet(Engine& engine, ParsedSpec parsed, bool target_named,
+            std::vector<KernelChoice> choices);
+  ~KernelSet();
+  KernelSet(const KernelSet&) = delete;
+  KernelSet& operator=(const KernelSet&) = delete;
+
+  Engine& engine() const;
+  const Spec& spec() const;  // target filled in
+  int size() const;
+  // The choices, settled as far as they were acquired.
+  std::vector<KernelChoice> choices() const;
+
+  // The kernel if it was acquired, else null. Lock-free.
+  const AcquiredKernel* acquired(int index) const;
+  // Finds or compiles the kernel, and loads it where there is a device. CAPTURE_ACTIVE when that
+  // would be needed while `stream` is being captured; nothing was then compiled or loaded. The
+  // pointer lives as long as the set. Errors: NOT_CACHED, those of Toolchain::compile with the
+  // user's JSON line, of Backend::load.
+  Result<const AcquiredKernel*> acquire(int index, Stream stream = nullptr);
+  // All kernels of the set.
+  Status prepare();
+  // What acquire() would find without compiling or loading; settles nothing. NOT_CACHED where no
+  // layer holds it.
+  Result<AcquiredKernel> look_up(int index) const;
+
+  // The program and key of a kernel as currently chosen. Needs neither compiler nor device.
+  Result<Source> source(int index) const;
+  Result<std::string> request_key(int index) const;
+  // As alm_kernel_describe documents.
+  Json describe() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace attnloom

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/plan_object.h"
+
+#include <cstring>
+
+#include "engine/engine.h"
+#include "engine/engine_state.h"
+#include "sim/device.h"
+
+namespace attnloom {
+namespace {
+
+constexpr std::size_t kAlignment = 256;  // bytes, of the workspace and of each staging half
+
+// Bytes. The plan's tables are laid out on borders of 16, which every malloc keeps; an address in
+// between was computed wrongly.
+constexpr std::size_t kStagingAlignment = 16;
+
+// A choice steps down at most once per KV tile, and each settles one more kernel of the set.
+constexpr int kMostReplans = 16;
+
+std::size_t round_up(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+Result<int> sm_count_for(KernelSet& kernels) {
+  if (kernels.engine().has_device()) {
+    ATTNLOOM_TRY(Backend * device, kernels.engine().backend());
+    return device->device().sm_count;
+  }
+  for (const sim::Profile& profile : sim::profiles())
+    if (profile.target == kernels.spec().target->name()) return profile.sm_count;
+  return sim::profiles().front().sm_count;
+}
+
+Status alignment_error(const char* name, const char* what, std::uint64_t address,
+                       std::size_t alignment) {
+  const std::string given =
+      address == 0 ? "null" : "remainder " + std::to_string(address % alignment);
+  return make_error(Code::kArgumentInvalid, name,
+                    std::string("must be a ") + what + " address that is a multiple of " +
+                        std::to_string(alignment) + " bytes, given " + given);
+}
+
+Status bound_error(const char* name, std::size_t needed, std::size_t given) {
+  return make_error(
+      Code::kPlanBound, name,
+      std::to_string(needed) + " bytes are needed; " + std::to_string(given) + " were given",
+      "pass memory of the sizes that the plan reports");
+}
+
+}  // namespace
+
+struct PlanObject::State {
+  std::shared_ptr<KernelSet> kernels;
+  Backend* device = nullptr;  // null without a device
+  PlanLimits limits;
+  PlanLayout layout;
+
+  DeviceAddress workspace = 0;
+  std::size_t workspace_bytes = 0;
+  std::byte* staging = nullptr;
+  std::size_t half_bytes = 0;
+  std::unique_ptr<Event> copied[2];  // the copy out of each half
+
+  std::uint64_t generation = 0;
+  bool updated = false;
+  Plan plan;
+  const AcquiredKernel* kernel = nullptr;
+  int q_heads = 0;  // of the last update
+  int kv_heads = 0;
+  std::int64_t pool_pages = 0;
+
+  Workload with_heads(const Workload& workload) const;
+  Result<Plan> settle(const Workload& workload, std::uint64_t next, Stream stream,
+                      const AcquiredKernel** kernel);
+  Status copy(const Plan& next_plan, std::uint64_t next, Stream stream);
+  Status check_fits(const std::vector<KernelChoice>& choices);
+};
+
+PlanObject::PlanObject(std::unique_ptr<State> state) : state_(std::move(state)) {}
+PlanObject::~PlanObject() = default;
+
+Result<std::unique_ptr<PlanObject>> PlanObject::create(std::shared_ptr<KernelSet> kernels,
+                                                       PlanLimits limits) {
+  auto state = std::make_unique<State>();
+  if (limits.sm_count == 0) {
+    ATTNLOOM_TRY(limits.sm_count, sm_count_for(*kernels));
+  }
+  ATTNLOOM_TRY(state->layout, plan_layout(kernels->spec(), kernels->choices(), limits));
+  if (kernels->engine().has_device()) {
+    ATTNLOOM_TRY(state->device, kernels->engine().backend());
+    for (std::unique_ptr<Event>& event : state->copied) {
+      ATTNLOOM_TRY(event, state->device->make_event());
+    }
+  }
+  state->kernels = std::move(kernels);
+  state->limits = limits;
+  state->half_bytes = round_up(state->layout.plan_bytes);
+  return std::unique_ptr<PlanObject>(new PlanObject(std::move(state)));
+}
+
+std::size_t PlanObject::workspace_bytes() const {
+  return round_up(state_->layout.workspace_bytes);
+}
+std::size_t PlanObject::staging_bytes() const {
+  return 2 * state_->half_bytes;
+}
+const Plan* PlanObject::plan() const {
+  return state_->updated ? &state_->plan : nullptr;
+}
+std::uint64_t PlanObject::generation() const {
+  return state_->generation;
+}
+KernelSet& PlanObject::kernels() const {
+  return *state_->kernels;
+}
+
+Status PlanObject::bind(DeviceAddress workspace, std::size_t workspace_bytes, void* staging,
+                        std::size_t staging_bytes) {
+  if (state_->workspace != 0)
+    return make_error(Code::kArgumentInvalid, "workspace", "the plan has its memory already",
+                      "make another plan");
+  if (workspace == 0 || workspace % kAlignment != 0)
+    return alignment_error("workspace", "device", workspace, kAlignment);
+  const auto host = reinterpret_cast<std::uintptr_t>(staging);
+  if (host == 0 || host % kStagingAlignment != 0)
+    return alignment_error("staging", "host", host, kStagingAlignment);
+  if (workspace_bytes < this->workspace_bytes())
+    return bound_error("workspace_bytes", this->workspace_bytes(), workspace_bytes);
+  if (staging_bytes < this->staging_bytes())
+    return bound_error("staging_bytes", this->staging_bytes(), staging_bytes);
+  state_->workspace = workspace;
+  state_->workspace_bytes = workspace_bytes;
+  state_->staging = static_cast<std::byte*>(staging);
+  return ok_status();
+}
+
+// Kernels that stepped down have other tiles and so another layout; the memory was sized before
+// that was known.
+Status PlanObject::State::check_fits(const std::vector<KernelChoice>& choices) {
+  ATTNLOOM_TRY(const PlanLayout now, plan_layout(kernels->spec(), choices, limits));
+  if (now.workspace_bytes <= workspace_bytes && now.plan_bytes <= half_bytes) return ok_status();
+  return make_error(Code::kPlanBound, "workspace_bytes",
+                    std::to_string(now.workspace_bytes) +
+                        " bytes are needed by the kernels as compiled; " +
+                        std::to_string(workspace_bytes) + " are bound",
+                    "call alm_kernel_prepare before alm_plan_create");
+}
+
+// The plan chooses a kernel, and acquiring that kernel may change its tiles: plan again until the
+// two agree.
+Result<Plan> PlanObject::State::settle(const Workload& workload, std::uint64_t next, Stream stream,
+                                       const AcquiredKernel** chosen) {
+  for (int i = 0; i < kMostReplans; ++i) {
+    const std::vector<KernelChoice> choices = kernels->choices();
+    ATTNLOOM_TRY(Plan made, make_plan(kernels->spec(), choices, limits, workload, next));
+    ATTNLOOM_TRY(*chosen, kernels->acquire(made.kernel, stream));
+    if ((*chosen)->choice == choices[made.kernel]) {
+      if (device) ATTNLOOM_CHECK(check_fits(choices));
+      return made;
+    }
+  }
+  return make_error(Code::kInternal, "", "the choice of kernels did not settle");
+}
+
+Status PlanObject::State::copy(const Plan& next_plan, std::uint64_t next, Stream stream) {
+  const int half = static_cast<int>(next % 2);
+  ATTNLOOM_CHECK(device->wait(*copied[half]));
+  std::byte* place = staging + half * half_bytes;
+  std::memcpy(place, next_plan.block.data(), next_plan.block.size());
+  ATTNLOOM_CHECK(device->copy_in_async(workspace, {place, next_plan.block.size()}, stream));
+  count(kernels->engine().state().tallies.copies);
+  return device->record(*copied[half], stream);
+}
+
+Workload PlanObject::State::with_heads(const Workload& workload) const {
+  Workload complete = workload;
+  if (complete.q_heads == 0) complete.q_heads = limits.q_heads;
+  if (complete.kv_heads == 0) complete.kv_heads = limits.kv_heads;
+  return complete;
+}
+
+Status PlanObject::update(const Workload& given, Stream stream) {
+  State& state = *state_;
+  const Workload workload = state.with_heads(given);
+  if (state.device) {
+    if (state.workspace == 0)
+      return make_error(Code::kArgumentInvalid, "workspace", "the plan has no memory yet",
+                        "call alm_plan_bind first");
+    ATTNLOOM_TRY(const bool capturing, state.device->is_capturing(stream));
+    if (capturing) {
+      return make_error(Code::kCaptureActive, "",
+                        "a plan cannot be updated while its stream is being captured",
+                        "update before the capture begins, and between replays");
+    }
+  }
+  const std::uint64_t next = state.generation + 1;
+  const AcquiredKernel* kernel = nullptr;
+  ATTNLOOM_TRY(Plan plan, state.settle(workload, next, stream, &kernel));
+  if (state.device) ATTNLOOM_CHECK(state.copy(plan, next, stream));
+  state.plan = std::move(plan);
+  state.kernel = kernel;
+  state.generation = next;
+  state.q_heads = workload.q_heads;
+  state.kv_heads = workload.kv_heads;
+  state.pool_pages = workload.pool_pages;
+  state.updated = true;
+  return ok_status();
+}
+
+Status PlanObject::run(AttentionTensors& tensors, Stream stream) {
+  State& state = *state_;
+  if (!state.device) return state.kernels->engine().backend().status();
+  if (!state.updated)
+    return make_error(Code::kPlanStale, "", "the plan was not updated yet",
+                      "call alm_plan_update before alm_run");
+  tensors.workspace = state.workspace;
+  ATTNLOOM_TRY(const loom::AttentionArgs args,
+               attention_args(state.kernels->spec(), state.plan, state.q_heads, state.kv_heads,
+                              state.pool_pages, tensors));
+  LaunchShape shape;
+  shape.grid = static_cast<unsigned>(state.plan.grid);
+  shape.block = static_cast<unsigned>(state.kernel->choice.threads);
+  shape.shared_bytes = static_cast<unsigned>(state.kernel->choice.shared_bytes);
+  if (shape.grid == 0) return ok_status();
+  ATTNLOOM_CHECK(state.device->launch(*state.kernel->loaded, shape,
+                                      std::as_bytes(std::span(&args, 1)), stream));
+  count(state.kernels->engine().state().tallies.launches);
+  return ok_status();
+}
+
+Status PlanObject::check(const Workload& given, Stream stream) {
+  State& state = *state_;
+  const Workload workload = state.with_heads(given);
+  if (!state.updated) return make_error(Code::kPlanStale, "", "the plan was not updated yet");
+  ATTNLOOM_TRY(const Plan again, make_plan(state.kernels->spec(), state.kernels->choices(),
+                                           state.limits, workload, state.generation));
+  if (again.kernel != state.plan.kernel || again.block != state.plan.block) {
+    return make_error(Code::kPlanStale, "", "the lengths changed after the last update of the plan",
+                      "call alm_plan_update before the next run or replay");
+  }
+  if (!state.device) return ok_status();
+  ATTNLOOM_CHECK(state.device->synchronize(stream));
+  loom::PlanHeader header = {};
+  ATTNLOOM_CHECK(
+      state.device->copy_out(std::as_writable_bytes(std::span(&header, 1)), state.workspace));
+  if (header.magic == loom::kPlanMagic && header.generation == state.generation) return ok_status();
+  return make_error(Code::kPlanStale, "workspace",
+                    "holds generation " + std::to_string(header.generation) +
+                        "; the last update is generation " + std::to_string(state.generation),
+                    "one workspace serves one plan and one stream at a time");
+}
+
+Json PlanObject::describe() const {
+  if (!state_->updated) return nullptr;
+  Json described = plan_to_json(state_->kernels->spec(), state_->kernels->choices(), state_->plan);
+  described["generation"] = state_->generation;
+  return described;
+}
+
+}  // namespace attnloom

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/settings.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include "cache/store.h"
+
+namespace attnloom {
+namespace {
+
+std::vector<std::string> split_paths(const std::string& text) {
+  std::vector<std::string> paths;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    std::size_t end = text.find(':', begin);
+    if (end == std::string::npos) end = text.size();
+    if (end > begin) paths.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return paths;
+}
+
+// Option, else variable, else nothing.
+Setting named_setting(const std::string& option, const char* option_name,
+                      const Environment& environment, const char* variable) {
+  if (!option.empty()) return {option, std::string("option ") + option_name, true};
+  const std::string value = environment.get(variable);
+  if (!value.empty()) return {value, variable, true};
+  return {};
+}
+
+Status unusable(const Setting& setting, const std::string& why, Code code = Code::kCacheIo) {
+  return make_error(code, setting.origin, setting.value + " cannot be used: " + why,
+                    "name another place, or leave it out to use the default");
+}
+
+Result<Setting> resolve_cache_root(const SettingOptions& options, const Environment& environment,
+                                   FileSystem& files) {
+  Setting root = named_setting(options.cache_dir, "cache_dir", environment, "ATTNLOOM_CACHE_DIR");
+  if (root.named) {
+    if (const Status made = files.make_directories(root.value); !made.ok())
+      return unusable(root, made.cause);
+    return root;
+  }
+  const std::string xdg = environment.get("XDG_CACHE_HOME");
+  root.value = default_cache_root("", xdg, environment.get("HOME"));
+  root.origin = root.value.empty() ? "no XDG_CACHE_HOME and no HOME"
+                : xdg.empty()      ? "HOME"
+                                   : "XDG_CACHE_HOME";
+  return root;
+}
+
+Status resolve_read_only(const SettingOptions& options, const Environment& environment,
+                         FileSystem& files, Settings& settings) {
+  const Setting named =
+      named_setting(options.read_only_caches, "read_only_caches", environment, "ATTNLOOM_CACHE_RO");
+  settings.read_only = split_paths(named.value);
+  settings.read_only_origin = named.named ? named.origin : "default";
+  for (const std::string& path : settings.read_only) {
+    const FileInfo info = files.info(path);
+    if (!info.exists) return unusable({path, named.origin, true}, "it does not exist");
+    if (!info.is_directory && !info.is_symlink)
+      return unusable({path, named.origin, true}, "it is not a directory");
+  }
+  return ok_status();
+}
+
+Result<Setting> resolve_nvrtc(const SettingOptions& options, const Environment& environment,
+                              FileSystem& files) {
+  Setting nvrtc = named_setting(options.nvrtc, "nvrtc", environment, "ATTNLOOM_NVRTC");
+  if (nvrtc.named && !files.info(nvrtc.value).exists)
+    return unusable(nvrtc, "it does not exist", Code::kArgumentInvalid);
+  if (!nvrtc.named) nvrtc.origin = "search";
+  return nvrtc;
+}
+
+// Locks live on the node, never on the cache's file system: a shared one may lock in ways of its
+// own, or not at all.
+Result<Setting> resolve_lock_dir(const SettingOptions& options, const Environment& environment,
+                                 FileSystem& files) {
+  Setting locks = named_setting(options.lock_dir, "lock_dir", environment, "ATTNLOOM_LOCK_DIR");
+  if (locks.named) {
+    if (const Status made = files.make_directories(locks.value); !made.ok())
+      return unusable(locks, made.cause);
+    return locks;
+  }
+  const std::string runtime = environment.get("XDG_RUNTIME_DIR");
+  if (!runtime.empty()) return Setting{runtime + "/attnloom", "XDG_RUNTIME_DIR", false};
+  if (files.info("/dev/shm").exists)
+    return Setting{"/dev/shm/attnloom-" + std::to_string(getuid()), "default", false};
+  return Setting{"", "no XDG_RUNTIME_DIR and no /dev/shm", false};
+}
+
+Status resolve_jit(const SettingOptions& options, const Environment& environment,
+                   Settings& settings) {
+  const std::string value = environment.get("ATTNLOOM_JIT");
+  if (options.jit) {
+    settings.jit = *options.jit;
+    settings.jit_origin = "option jit";
+    return ok_status();
+  }
+  settings.jit_origin = value.empty() ? "default" : "ATTNLOOM_JIT";
+  if (!value.empty() && value != "allow" && value != "never")
+    return make_error(Code::kArgumentInvalid, "ATTNLOOM_JIT",
+                      "must be allow or never, given " + value);
+  settings.jit = value != "never";
+  return ok_status();
+}
+
+std::vector<std::string> python_paths(const SettingOptions& options, const Environment& environment,
+                                      FileSystem& files) {
+  std::vector<std::string> paths = split_paths(options.python_paths);
+  for (std::string& path : split_paths(environment.get("PYTHONPATH")))
+    paths.push_back(std::move(path));
+  const std::string virtual_env = environment.get("VIRTUAL_ENV");
+  if (virtual_env.empty()) return paths;
+  const Result<std::vector<std::string>> versions = files.list(virtual_env + "/lib");
+  if (!versions.ok()) return paths;
+  for (const std::string& version : versions.value())
+    if (version.starts_with("python3"))
+      paths.push_back(virtual_env + "/lib/" + version + "/site-packages");
+  return paths;
+}
+
+Json setting_json(const Setting& setting) {
+  return {{"path", setting.value}, {"origin", setting.origin}};
+}
+
+}  // namespace
+
+Result<Settings> resolve_settings(const SettingOptions& options, const Environment& environment,
+                                  FileSystem& files) {
+  Settings settings;
+  ATTNLOOM_CHECK(resolve_jit(options, environment, settings));
+  ATTNLOOM_TRY(settings.cache_root, resolve_cache_root(options, environment, files));
+  ATTNLOOM_CHECK(resolve_read_only(options, environment, files, settings));
+  ATTNLOOM_TRY(settings.nvrtc, resolve_nvrtc(options, environment, files));
+  ATTNLOOM_TRY(settings.lock_dir, resolve_lock_dir(options, environment, files));
+  settings.search.path = settings.nvrtc.value;
+  settings.search.cuda_home = environment.get("CUDA_HOME");
+  settings.search.python_paths = python_paths(options, environment, files);
+  settings.search.beside = own_folder();
+  return settings;
+}
+
+Json settings_to_json(const Settings& settings) {
+  return {
+      {"cache", setting_json(settings.cache_root)},
+      {"read_only_caches", {{"paths", settings.read_only}, {"origin", settings.read_only_origin}}},
+      {"nvrtc", setting_json(settings.nvrtc)},
+      {"lock_dir", setting_json(settings.lock_dir)},
+      {"jit", {{"value", settings.jit ? "allow" : "never"}, {"origin", settings.jit_origin}}},
+  };
+}
+
+std::string own_folder() {
+  Dl_info info = {};
+  if (!dladdr(reinterpret_cast<void*>(&own_folder), &info) || !info.dli_fname) return {};
+  const std::string file = info.dli_fname;
+  const std::size_t slash = file.rfind('/');
+  return slash == std::string::npos ? std::string() : file.substr(0, slash);
+}
+
+}  // namespace attnloom

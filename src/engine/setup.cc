@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/setup.h"
+
+#include "runtime/cuda.h"
+#include "runtime/sim_backend.h"
+
+namespace attnloom {
+namespace {
+
+Result<const sim::Profile*> simulator_profile(const SetupOptions& options) {
+  if (options.simulator_profile.empty()) return &sim::profiles().front();
+  if (const sim::Profile* profile = sim::find_profile(options.simulator_profile)) return profile;
+  std::string known;
+  for (const sim::Profile& profile : sim::profiles())
+    known += (known.empty() ? "" : ", ") + profile.name;
+  return make_error(Code::kArgumentInvalid, "simulator_profile",
+                    "must be one of " + known + "; given " + options.simulator_profile);
+}
+
+std::function<Result<std::unique_ptr<Backend>>()> device_factory(const SetupOptions& options,
+                                                                 const sim::Profile& profile) {
+  if (options.device == DeviceKind::kNone) return {};
+  const auto simulate = [&profile,
+                         seed = options.simulator_seed]() -> Result<std::unique_ptr<Backend>> {
+    sim::Options how;
+    how.seed = seed;
+    return std::unique_ptr<Backend>(std::make_unique<SimBackend>(profile, how));
+  };
+  if (options.device == DeviceKind::kSimulator) return simulate;
+  return [simulate, library = options.driver_library,
+          automatic = options.device == DeviceKind::kAuto]() -> Result<std::unique_ptr<Backend>> {
+    Result<std::unique_ptr<Backend>> cuda = make_cuda_backend(library);
+    // An old driver or a fork is a fault to report; only a machine without a device means the
+    // simulator.
+    const bool absent = !cuda.ok() && (cuda.status().code == Code::kNoDriver ||
+                                       cuda.status().code == Code::kNoDevice);
+    return automatic && absent ? simulate() : std::move(cuda);
+  };
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> make_engine(const SetupOptions& options,
+                                            const Environment& environment, Log log) {
+  ATTNLOOM_TRY(const sim::Profile* profile, simulator_profile(options));
+  EngineOptions engine_options;
+  engine_options.files = make_real_file_system();
+  ATTNLOOM_TRY(const Settings settings,
+               resolve_settings(options.settings, environment, *engine_options.files));
+  engine_options.make_backend = device_factory(options, *profile);
+  engine_options.toolchain = make_nvrtc_toolchain(settings.search);
+  engine_options.store.root = settings.cache_root.value;
+  engine_options.store.read_only = settings.read_only;
+  engine_options.jit = settings.jit;
+  engine_options.lock_directory = settings.lock_dir.value;
+  engine_options.log = std::move(log);
+  engine_options.settings = settings_to_json(settings);
+  auto engine = std::make_unique<Engine>(std::move(engine_options));
+  if (settings.cache_root.named && !engine->store().root_refusal().empty()) {
+    return make_error(
+        Code::kCacheIo, settings.cache_root.origin,
+        settings.cache_root.value + " cannot be used: " + engine->store().root_refusal(),
+        "name another place, or leave it out to use the default");
+  }
+  return engine;
+}
+
+}  // namespace attnloom

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// From what a caller asks for and the environment to an Engine: the one place where real devices,
+// the real compiler and the real file system are chosen.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "engine/engine.h"
+#include "engine/environment.h"
+#include "engine/log.h"
+#include "engine/settings.h"
+
+namespace attnloom {
+
+// Numbers are those of alm_device.
+enum class DeviceKind : int { kAuto = 0, kCuda = 1, kSimulator = 2, kNone = 3 };
+
+struct SetupOptions {
+  DeviceKind device = DeviceKind::kAuto;
+  std::string simulator_profile;  // "" = h200
+  std::uint64_t simulator_seed = 0;
+  std::string driver_library;  // "" = libcuda.so.1 by the loader's search
+  SettingOptions settings;
+};
+
+// Touches no device and opens no compiler. Errors: those of resolve_settings; ARGUMENT_INVALID for
+// an unknown simulator profile.
+Result<std::unique_ptr<Engine>> make_engine(const SetupOptions& options,
+                                            const Environment& environment, Log log);
+
+}  // namespace attnloom

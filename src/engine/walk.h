@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The walk from a chosen kernel to the one in use: each step is found or compiled, and one that
+// spilled leads to the next smaller KV tile. A later process walks the same steps from the cache
+// alone, because every step is kept with its figures. Thread-safe.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "engine/engine_state.h"
+#include "engine/kernel_set.h"
+
+namespace attnloom {
+
+struct WalkRequest {
+  const Spec* spec = nullptr;  // target set
+  const std::map<std::string, int>* field_lines = nullptr;
+  KernelChoice choice;
+  int index = 0;                   // of the choice in the set, for the sets of other targets
+  bool try_other_targets = false;  // look-ups only, before a compile
+  bool may_compile = false;
+};
+
+struct WalkResult {
+  AcquiredKernel kernel;  // not loaded
+  std::shared_ptr<BuiltKernel> built;
+};
+
+Result<WalkResult> walk(Engine::State& engine, const WalkRequest& request);
+
+// A compile error whose path is a functor field, with the user's own JSON line:
+// "$.variant.logits_transform", "line 9 of the JSON, line 1 of the field: ...".
+Status with_json_line(Status error, const std::map<std::string, int>& field_lines);
+
+}  // namespace attnloom

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/plan_object.h"
+
+#include <catch2/catch.hpp>
+
+#include "engine/stubs.h"
+
+namespace attnloom {
+namespace {
+
+constexpr DeviceAddress kWorkspace = 0x100000;
+constexpr PlanLimits kLimits = {.max_batch = 4, .max_qo_tokens = 64, .q_heads = 4, .kv_heads = 2};
+
+// One request over `pages` full pages.
+struct Batch {
+  explicit Batch(int pages, int queries = 1) : qo{0, queries}, kv{0, pages} {}
+  std::vector<std::int32_t> qo;
+  std::vector<std::int32_t> kv;
+  std::vector<std::int32_t> last{16};
+  Workload workload() const {
+    Workload made;
+    made.qo_indptr = qo;
+    made.kv_indptr = kv;
+    made.last_page_len = last;
+    return made;
+  }
+};
+
+constexpr DeviceAddress kInputs = 0x200000;
+constexpr DeviceAddress kOutputs = 0x100000000;  // behind the largest input
+
+TensorView tensor(std::initializer_list<std::int64_t> shape, TensorType type = TensorType::kBf16,
+                  DeviceAddress data = kInputs) {
+  TensorView view;
+  view.data = data;
+  view.type = type;
+  for (const std::int64_t extent : shape) view.shape[view.rank++] = extent;
+  std::int64_t stride = 1;
+  for (int i = view.rank - 1; i >= 0; --i) {
+    view.strides[i] = stride;
+    stride *= view.shape[i];
+  }
+  return view;
+}
+
+AttentionTensors decode_tensors() {
+  AttentionTensors tensors;
+  tensors.q = tensor({1, 4, 64});
+  tensors.k = tensor({128, 16, 2, 64});
+  tensors.v = tensor({128, 16, 2, 64});
+  tensors.o = tensor({1, 4, 64}, TensorType::kBf16, kOutputs);
+  tensors.page_indices = tensor({128}, TensorType::kI32);
+  return tensors;
+}
+
+struct Bound {
+  std::unique_ptr<PlanObject> plan;
+  std::vector<std::byte> staging;
+
+  Bound(StubEngine& one, const std::string& spec, DeviceAddress workspace) {
+    auto made = PlanObject::create(one.open(spec), kLimits);
+    INFO(made.status().to_string());
+    REQUIRE(made.ok());
+    plan = std::move(made).value();
+    staging.resize(plan->staging_bytes());
+    REQUIRE(plan->bind(workspace, plan->workspace_bytes(), staging.data(), staging.size()).ok());
+  }
+};
+
+loom::PlanHeader header_in(const std::vector<std::byte>& bytes) {
+  loom::PlanHeader header = {};
+  REQUIRE(bytes.size() >= sizeof(header));
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  return header;
+}
+
+// Of the first request in a plan block.
+int kv_len_in(const std::vector<std::byte>& bytes) {
+  loom::RequestRow row = {};
+  std::memcpy(&row, bytes.data() + header_in(bytes).requests_offset, sizeof(row));
+  return row.kv_len;
+}
+
+TEST_CASE("update compiles what it needs, copies once and run launches once") {
+  StubEngine one({.root = ""});
+  Bound bound(one, auto_spec(), kWorkspace);
+  REQUIRE(bound.plan->update(Batch(3).workload(), nullptr).ok());
+  auto tensors = decode_tensors();
+  REQUIRE(bound.plan->run(tensors, nullptr).ok());
+  REQUIRE(bound.plan->run(tensors, nullptr).ok());
+  const EngineCounters counters = one.engine->counters();
+  CHECK(counters.compiles == 1);
+  CHECK(counters.loads == 1);
+  CHECK(counters.copies == 1);
+  CHECK(counters.launches == 2);
+  REQUIRE(one.device->launches.size() == 2);
+  CHECK(one.device->launches[0].grid == static_cast<unsigned>(bound.plan->plan()->grid));
+  CHECK(one.device->launches[0].block == 128);
+  CHECK(kv_len_in(one.device->workspace_at_launch[0]) == 48);
+  loom::AttentionArgs args = {};
+  REQUIRE(one.device->launch_arguments[0].size() == sizeof(args));
+  std::memcpy(&args, one.device->launch_arguments[0].data(), sizeof(args));
+  CHECK(reinterpret_cast<DeviceAddress>(args.workspace) == kWorkspace);
+}
+
+// B45: two plans in a row, the copies still pending when the second is made.
+TEST_CASE("two updates in flight keep their own staging, a third waits for the first") {
+  StubEngine one({.root = ""});
+  Bound bound(one, one_kernel_spec(), kWorkspace);
+  REQUIRE(bound.plan->update(Batch(4).workload(), nullptr).ok());
+  REQUIRE(bound.plan->update(Batch(1).workload(), nullptr).ok());
+  REQUIRE(one.device->pending.size() == 2);
+  const auto bytes = [](const LateCopy& copy) {
+    return std::vector<std::byte>(copy.from.begin(), copy.from.end());
+  };
+  CHECK(kv_len_in(bytes(one.device->pending[0])) == 64);
+  CHECK(kv_len_in(bytes(one.device->pending[1])) == 16);
+  CHECK(header_in(bytes(one.device->pending[0])).generation == 1);
+  CHECK(header_in(bytes(one.device->pending[1])).generation == 2);
+  REQUIRE(bound.plan->update(Batch(2).workload(), nullptr).ok());
+  CHECK(one.device->pending.size() ==
+        1);  // the first two were performed before their halves were touched
+  CHECK(one.device->waits == 3);
+}
+
+TEST_CASE("two plans never share staging or workspace") {
+  StubEngine one({.root = ""});
+  Bound a(one, one_kernel_spec(), kWorkspace);
+  Bound b(one, one_kernel_spec(), 2 * kWorkspace);
+  REQUIRE(a.plan->update(Batch(4).workload(), nullptr).ok());
+  REQUIRE(b.plan->update(Batch(1).workload(), nullptr).ok());
+  auto tensors = decode_tensors();
+  REQUIRE(a.plan->run(tensors, nullptr).ok());
+  REQUIRE(b.plan->run(tensors, nullptr).ok());
+  CHECK(kv_len_in(one.device->workspace_at_launch[0]) == 64);
+  CHECK(kv_len_in(one.device->workspace_at_launch[1]) == 16);
+}
+
+TEST_CASE("run before update, and calls in the wrong order, are refused by name") {
+  StubEngine one({.root = ""});
+  auto plan = PlanObject::create(one.open(one_kernel_spec()), kLimits).value();
+  std::vector<std::byte> staging(plan->staging_bytes());
+  auto tensors = decode_tensors();
+  CHECK(plan->update(Batch(1).workload(), nullptr).path == "workspace");
+  CHECK(plan->bind(kWorkspace + 16, plan->workspace_bytes(), staging.data(), staging.size()).code ==
+        Code::kArgumentInvalid);
+  CHECK(plan->bind(kWorkspace, plan->workspace_bytes() - 1, staging.data(), staging.size()).code ==
+        Code::kPlanBound);
+  CHECK(plan->bind(kWorkspace, plan->workspace_bytes(), staging.data(), staging.size() - 1).path ==
+        "staging_bytes");
+  REQUIRE(plan->bind(kWorkspace, plan->workspace_bytes(), staging.data(), staging.size()).ok());
+  CHECK(plan->bind(kWorkspace, plan->workspace_bytes(), staging.data(), staging.size()).code ==
+        Code::kArgumentInvalid);
+  CHECK(plan->run(tensors, nullptr).code == Code::kPlanStale);
+  CHECK(one.device->launches.empty());
+}
+
+TEST_CASE("memory at an address that is no multiple of what the plan needs is refused") {
+  StubEngine one({.root = ""});
+  auto plan = PlanObject::create(one.open(one_kernel_spec()), kLimits).value();
+  const std::size_t bytes = plan->staging_bytes();
+  std::vector<std::byte> staging(bytes + 16);
+  Status status = plan->bind(kWorkspace, plan->workspace_bytes(), staging.data() + 1, bytes);
+  CHECK(status.code == Code::kArgumentInvalid);
+  CHECK(status.path == "staging");
+  CHECK(status.cause == "must be a host address that is a multiple of 16 bytes, given remainder 1");
+  CHECK(plan->bind(kWorkspace, plan->workspace_bytes(), nullptr, bytes).cause ==
+        "must be a host address that is a multiple of 16 bytes, given null");
+  status = plan->bind(kWorkspace + 16, plan->workspace_bytes(), staging.data(), bytes);
+  CHECK(status.path == "workspace");
+  CHECK(status.cause ==
+        "must be a device address that is a multiple of 256 bytes, given remainder 16");
+  CHECK(plan->bind(kWorkspace, plan->workspace_bytes(), staging.data(), bytes).ok());
+}
+
+TEST_CASE("a refused update leaves the last plan in use") {
+  StubEngine one({.root = ""});
+  Bound bound(one, one_kernel_spec(), kWorkspace);
+  REQUIRE(bound.plan->update(Batch(4).workload(), nullptr).ok());
+  Batch bad(2);
+  bad.last[0] = 17;
+  CHECK(bound.plan->update(bad.workload(), nullptr).code == Code::kWorkloadInvalid);
+  CHECK(bound.plan->generation() == 1);
+  auto tensors = decode_tensors();
+  REQUIRE(bound.plan->run(tensors, nullptr).ok());
+  CHECK(kv_len_in(one.device->workspace_at_launch[0]) == 64);
+}
+
+TEST_CASE("bad tensors never reach a launch") {
+  StubEngine one({.root = ""});
+  Bound bound(one, one_kernel_spec(), kWorkspace);
+  REQUIRE(bound.plan->update(Batch(4).workload(), nullptr).ok());
+  auto tensors = decode_tensors();
+  tensors.q.type = TensorType::kF16;
+  CHECK(bound.plan->run(tensors, nullptr).code == Code::kTensorInvalid);
+  CHECK(one.device->launches.empty());
+}
+
+TEST_CASE("an update during a capture is refused, a run is not") {
+  StubEngine one({.root = ""});
+  Bound bound(one, one_kernel_spec(), kWorkspace);
+  REQUIRE(bound.plan->update(Batch(4).workload(), nullptr).ok());
+  one.device->capturing = true;
+  CHECK(bound.plan->update(Batch(1).workload(), nullptr).code == Code::kCaptureActive);
+  CHECK(one.engine->counters().copies == 1);
+  auto tensors = decode_tensors();
+  CHECK(bound.plan->run(tensors, nullptr).ok());
+}
+
+// B53, the variant without a plan: lengths grew, nobody planned, the graph is replayed.
+TEST_CASE("check finds a stale plan and a workspace that holds another one") {
+  StubEngine one({.root = ""});
+  Bound bound(one, one_kernel_spec(), kWorkspace);
+  REQUIRE(bound.plan->update(Batch(1).workload(), nullptr).ok());
+  CHECK(bound.plan->check(Batch(1).workload(), nullptr).ok());
+  CHECK(bound.plan->check(Batch(100).workload(), nullptr).code == Code::kPlanStale);
+  REQUIRE(bound.plan->update(Batch(100).workload(), nullptr).ok());
+  CHECK(bound.plan->check(Batch(100).workload(), nullptr).ok());
+  Bound other(one, one_kernel_spec(), kWorkspace);
+  for (int i = 0; i < 3; ++i) REQUIRE(other.plan->update(Batch(2).workload(), nullptr).ok());
+  const Status overwritten = bound.plan->check(Batch(100).workload(), nullptr);
+  CHECK(overwritten.code == Code::kPlanStale);
+  CHECK(overwritten.path == "workspace");
+}
+
+TEST_CASE("a kernel that steps down while planning is planned for again with its own tiles") {
+  StubEngine one({.root = ""});
+  one.compiler->spill_bytes = [&](const Source&) { return one.compiler->compiles == 1 ? 4 : 0; };
+  const auto kernels = one.open(auto_spec());
+  const std::vector<KernelChoice> before = kernels->choices();
+  const int wanted = kernel_that_can_step_down(*kernels);
+  // As many query tokens as fill one tile of that kernel.
+  const int queries = before[wanted].classes.back().q / kernels->spec().group_size;
+  auto plan = PlanObject::create(kernels, kLimits).value();
+  std::vector<std::byte> staging(plan->staging_bytes());
+  REQUIRE(plan->bind(kWorkspace, 2 * plan->workspace_bytes(), staging.data(), staging.size()).ok());
+  const Status updated = plan->update(Batch(101, queries).workload(), nullptr);
+  INFO(updated.to_string());
+  REQUIRE(updated.ok());
+  const int used = plan->plan()->kernel;
+  CHECK(used == wanted);
+  CHECK(kernels->acquired(used)->choice != before[used]);
+  CHECK(kernels->choices()[used] == kernels->acquired(used)->choice);
+  CHECK(one.engine->counters().step_downs == 1);
+  CHECK(plan->check(Batch(101, queries).workload(), nullptr).ok());  // planned with the new tiles
+}
+
+TEST_CASE("without a device plans are made and described, and nothing is copied") {
+  StubEngine one({.root = "", .has_device = false});
+  auto plan =
+      PlanObject::create(one.open(one_kernel_spec("", R"("target": "sm_90a", )")), kLimits).value();
+  REQUIRE(plan->update(Batch(5).workload(), nullptr).ok());
+  CHECK(plan->plan() != nullptr);
+  CHECK(plan->describe()["generation"] == 1);
+  auto tensors = decode_tensors();
+  CHECK(plan->run(tensors, nullptr).code == Code::kNoDevice);
+}
+
+TEST_CASE("merge launches one CTA for each threads / 8 rows, on grid x") {
+  StubEngine one({.root = ""});
+  const auto kernels = one.open(
+      R"({"attnloom": 1, "kernel": "merge", "dtype": {"o": "bf16"}, "head_dim": {"vo": 64}})");
+  MergeTensors tensors;
+  tensors.o_in = tensor({2, 70'000, 4, 64});
+  tensors.lse_in = tensor({2, 70'000, 4}, TensorType::kF32);
+  tensors.lse_in.data += DeviceAddress{1} << 32;
+  tensors.o = tensor({70'000, 4, 64});
+  REQUIRE(run_merge(*kernels, tensors, nullptr).ok());
+  REQUIRE(one.device->launches.size() == 1);
+  // B57: more than a grid's y or z may be.
+  CHECK(one.device->launches[0].grid == 280'000u * 8 / one.device->launches[0].block);
+  CHECK(run_merge(*one.open(one_kernel_spec()), tensors, nullptr).path == "kernel");
+}
+
+}  // namespace
+}  // namespace attnloom

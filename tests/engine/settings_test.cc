@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/settings.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "base/temp_directory.h"
+#include "engine/setup.h"
+
+namespace attnloom {
+namespace {
+
+struct Places {
+  TempDirectory root;
+  std::unique_ptr<FileSystem> files = make_real_file_system();
+  std::string by_option = root / "option";
+  std::string by_variable = root / "variable";
+  std::string home = root / "home";
+
+  Environment environment() const {
+    return {
+        {{"ATTNLOOM_CACHE_DIR", by_variable}, {"HOME", home}, {"XDG_RUNTIME_DIR", root / "run"}}};
+  }
+};
+
+// B131: option, variable, default, in this order.
+TEST_CASE("the cache root is the option's, else the variable's, else the default") {
+  Places places;
+  SettingOptions options;
+  options.cache_dir = places.by_option;
+  Settings settings = resolve_settings(options, places.environment(), *places.files).value();
+  CHECK(settings.cache_root.value == places.by_option);
+  CHECK(settings.cache_root.origin == "option cache_dir");
+  settings = resolve_settings({}, places.environment(), *places.files).value();
+  CHECK(settings.cache_root.value == places.by_variable);
+  CHECK(settings.cache_root.origin == "ATTNLOOM_CACHE_DIR");
+  settings = resolve_settings({}, {{{"HOME", places.home}}}, *places.files).value();
+  CHECK(settings.cache_root.value == places.home + "/.cache/attnloom");
+  CHECK(settings.cache_root.origin == "HOME");
+  settings =
+      resolve_settings({}, {{{"HOME", places.home}, {"XDG_CACHE_HOME", "/x"}}}, *places.files)
+          .value();
+  CHECK(settings.cache_root.value == "/x/attnloom");
+  CHECK(settings.cache_root.origin == "XDG_CACHE_HOME");
+  settings = resolve_settings({}, {}, *places.files).value();
+  CHECK(settings.cache_root.value.empty());
+}
+
+TEST_CASE("a place that somebody named and that cannot be used is an error with its name") {
+  Places places;
+  REQUIRE(places.files->make_directories(places.root / "temp").ok());
+  const std::string file = places.root / "file";
+  REQUIRE(places.files->publish(places.root / "temp", file, "not a directory", Publish::kFirstWins)
+              .ok());
+  SettingOptions options;
+  SECTION("cache_dir by option") {
+    options.cache_dir = file + "/below";
+    const Status status = resolve_settings(options, {}, *places.files).status();
+    CHECK(status.code == Code::kCacheIo);
+    CHECK(status.path == "option cache_dir");
+    CHECK(status.cause.find(file) != std::string::npos);
+  }
+  SECTION("cache_dir by variable is no reason to fall back to HOME") {
+    const Status status =
+        resolve_settings({}, {{{"ATTNLOOM_CACHE_DIR", file + "/x"}, {"HOME", places.home}}},
+                         *places.files)
+            .status();
+    CHECK(status.path == "ATTNLOOM_CACHE_DIR");
+  }
+  SECTION("cache_dir that is a link") {
+    REQUIRE(places.files->make_directories(places.root / "real").ok());
+    options.cache_dir = places.root / "link";
+    std::filesystem::create_directory_symlink(places.root / "real", options.cache_dir);
+    CHECK(resolve_settings(options, {}, *places.files).status().cause ==
+          options.cache_dir + " cannot be used: it is a symbolic link");
+  }
+  SECTION("a read-only cache that is not there") {
+    options.read_only_caches = places.root.path() + ":" + places.root / "missing";
+    const Status status = resolve_settings(options, {}, *places.files).status();
+    CHECK(status.path == "option read_only_caches");
+    CHECK(status.cause.find("missing cannot be used: it does not exist") != std::string::npos);
+  }
+  SECTION("a read-only cache that is a file") {
+    const Status status =
+        resolve_settings({}, {{{"ATTNLOOM_CACHE_RO", file}}}, *places.files).status();
+    CHECK(status.path == "ATTNLOOM_CACHE_RO");
+  }
+  SECTION("nvrtc") {
+    const Status status =
+        resolve_settings({}, {{{"ATTNLOOM_NVRTC", "/nonexistent"}}}, *places.files).status();
+    CHECK(status.code == Code::kArgumentInvalid);
+    CHECK(status.path == "ATTNLOOM_NVRTC");
+  }
+  SECTION("lock_dir") {
+    options.lock_dir = file;
+    CHECK(resolve_settings(options, {}, *places.files).status().path == "option lock_dir");
+  }
+  SECTION("jit") {
+    const Status status = resolve_settings({}, {{{"ATTNLOOM_JIT", "no"}}}, *places.files).status();
+    CHECK(status.code == Code::kArgumentInvalid);
+    CHECK(status.path == "ATTNLOOM_JIT");
+    CHECK(status.cause == "must be allow or never, given no");
+  }
+}
+
+TEST_CASE("jit is the option's, else the variable's, else allowed") {
+  Places places;
+  const Environment never = {{{"ATTNLOOM_JIT", "never"}}};
+  SettingOptions options;
+  CHECK(resolve_settings(options, {}, *places.files)->jit);
+  CHECK_FALSE(resolve_settings(options, never, *places.files)->jit);
+  options.jit = true;
+  CHECK(resolve_settings(options, never, *places.files)->jit);
+}
+
+TEST_CASE(
+    "the compiler is looked for in named folders, PYTHONPATH and the virtual environment, in this "
+    "order") {
+  Places places;
+  REQUIRE(places.files->make_directories(places.root / "venv/lib/python3.11/site-packages").ok());
+  SettingOptions options;
+  options.python_paths = "/a:/b";
+  const Environment environment = {
+      {{"PYTHONPATH", "/c::/d"}, {"VIRTUAL_ENV", places.root / "venv"}, {"CUDA_HOME", "/cuda"}}};
+  const Settings settings = resolve_settings(options, environment, *places.files).value();
+  CHECK(settings.search.python_paths ==
+        std::vector<std::string>{"/a", "/b", "/c", "/d",
+                                 places.root / "venv/lib/python3.11/site-packages"});
+  CHECK(settings.search.cuda_home == "/cuda");
+  CHECK(settings.search.path.empty());
+  CHECK(settings.search.beside == own_folder());
+}
+
+TEST_CASE("locks never lie in the cache") {
+  Places places;
+  CHECK(
+      resolve_settings({}, {{{"XDG_RUNTIME_DIR", "/run/user/1"}}}, *places.files)->lock_dir.value ==
+      "/run/user/1/attnloom");
+  const Settings settings = resolve_settings({}, places.environment(), *places.files).value();
+  CHECK(settings.lock_dir.value.find(settings.cache_root.value) == std::string::npos);
+}
+
+TEST_CASE("read_environment takes exactly the variables of the table") {
+  REQUIRE(setenv("ATTNLOOM_CACHE_DIR", "/from/test", 1) == 0);
+  REQUIRE(setenv("ATTNLOOM_JIT", "", 1) == 0);
+  REQUIRE(setenv("ATTNLOOM_UNKNOWN", "x", 1) == 0);
+  const Environment environment = read_environment();
+  CHECK(environment.get("ATTNLOOM_CACHE_DIR") == "/from/test");
+  CHECK(environment.values.count("ATTNLOOM_JIT") == 0);  // empty counts as not set
+  CHECK(environment.values.count("ATTNLOOM_UNKNOWN") == 0);
+  unsetenv("ATTNLOOM_CACHE_DIR");
+  unsetenv("ATTNLOOM_JIT");
+  unsetenv("ATTNLOOM_UNKNOWN");
+}
+
+TEST_CASE("make_engine touches no device and says where everything is") {
+  Places places;
+  SetupOptions options;
+  options.device = DeviceKind::kCuda;
+  options.driver_library = "/nonexistent/libcuda.so.1";
+  options.settings.cache_dir = places.by_option;
+  const auto engine = make_engine(options, places.environment(), Log());
+  REQUIRE(engine.ok());
+  const Json described = (*engine)->describe();
+  CHECK(described["cache"]["path"] == places.by_option);
+  CHECK(described["cache"]["origin"] == "option cache_dir");
+  CHECK(described["device"] == "not used yet");
+  CHECK((*engine)->backend().status().code == Code::kNoDriver);
+}
+
+TEST_CASE("auto is the simulator where there is no driver") {
+  Places places;
+  SetupOptions options;
+  options.driver_library = "/nonexistent/libcuda.so.1";
+  options.simulator_profile = "a100";
+  const auto engine = make_engine(options, places.environment(), Log()).value();
+  REQUIRE(engine->backend().ok());
+  CHECK(engine->backend().value()->device().simulated);
+  CHECK(engine->backend().value()->device().target.name() == "sm_80");
+  options.simulator_profile = "b200";
+  CHECK(make_engine(options, places.environment(), Log()).status().path == "simulator_profile");
+}
+
+}  // namespace
+}  // namespace attnloom
