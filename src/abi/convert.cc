@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "abi/convert.h"
+
+#include <iterator>
+
+namespace attnloom {
+namespace {
+
+Status workload_error(const char* name, std::string cause, std::string remedy = {}) {
+  return make_error(Code::kWorkloadInvalid, std::string("workload.") + name, std::move(cause),
+                    std::move(remedy));
+}
+
+// A wrong width or stride would read as plausible numbers: right for the first request, wrong for
+// the rest.
+Status convert_array(const alm_index_array& given, const char* name,
+                     std::span<const std::int32_t>* out) {
+  const int dtype = number_of(given.dtype);
+  if (dtype != ALM_DTYPE_NONE && dtype != ALM_I32) {
+    return workload_error(
+        name, "dtype must be i32, given " + tensor_type_text(static_cast<TensorType>(dtype)),
+        "convert the array to int32");
+  }
+  if (given.length < 0)
+    return workload_error(name,
+                          "length must not be negative, given " + std::to_string(given.length));
+  if (given.stride != 0 && given.stride != 1 && given.length > 1)
+    return workload_error(name, "stride must be 1, given " + std::to_string(given.stride),
+                          "pass a contiguous copy");
+  if (!given.data && given.length > 0)
+    return workload_error(name, "data is NULL and length is " + std::to_string(given.length));
+  if (address_of(given.data) % alignof(std::int32_t) != 0)
+    return workload_error(name, "data must be aligned to 4 bytes");
+  *out = {static_cast<const std::int32_t*>(given.data), static_cast<std::size_t>(given.length)};
+  return ok_status();
+}
+
+Status convert_scalars(const alm_workload& given, std::vector<ScalarParam>* out) {
+  if (given.scalar_count > 0 && !given.scalars)
+    return workload_error("scalars",
+                          "is NULL and scalar_count is " + std::to_string(given.scalar_count));
+  for (std::size_t i = 0; i < given.scalar_count; ++i) {
+    if (!given.scalars[i].name)
+      return workload_error("scalars", "entry " + std::to_string(i) + " has no name");
+    out->push_back({given.scalars[i].name, given.scalars[i].value});
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+TensorView tensor_view(const alm_tensor& tensor) {
+  TensorView view;
+  view.data = address_of(tensor.data);
+  view.type = static_cast<TensorType>(number_of(tensor.dtype));
+  view.rank = tensor.rank;
+  std::copy(std::begin(tensor.shape), std::end(tensor.shape), view.shape);
+  std::copy(std::begin(tensor.strides), std::end(tensor.strides), view.strides);
+  return view;
+}
+
+Status convert_workload(const Spec& spec, const alm_workload* given, Workload* out) {
+  alm_workload read;
+  ATTNLOOM_CHECK(read_struct(given, "workload", &read));
+  ATTNLOOM_CHECK(convert_array(read.qo_indptr, "qo_indptr", &out->qo_indptr));
+  ATTNLOOM_CHECK(convert_array(read.kv_indptr, "kv_indptr", &out->kv_indptr));
+  ATTNLOOM_CHECK(convert_array(read.last_page_len, "last_page_len", &out->last_page_len));
+  ATTNLOOM_CHECK(convert_array(read.page_indices, "page_indices", &out->page_indices));
+  if (!out->page_indices.empty() && read.pool_pages <= 0)
+    return workload_error(
+        "pool_pages", "is required with page_indices, given " + std::to_string(read.pool_pages));
+  out->pool_pages = read.pool_pages;
+  if (read.scale != 0) out->scale = read.scale;
+  if (!spec.variant.mask.window_left) out->window_left = read.window_left;
+  return convert_scalars(read, &out->scalars);
+}
+
+Status convert_attention(const alm_attention* given, AttentionTensors* out) {
+  alm_attention read;
+  ATTNLOOM_CHECK(read_struct(given, "tensors", &read));
+  out->q = tensor_view(read.q);
+  out->k = tensor_view(read.k);
+  out->v = tensor_view(read.v);
+  out->o = tensor_view(read.o);
+  out->lse = tensor_view(read.lse);
+  out->page_indices = tensor_view(read.page_indices);
+  if (read.param_count > 0) ATTNLOOM_CHECK(check_given(read.params, "tensors.params"));
+  out->params.resize(read.param_count);
+  for (std::size_t i = 0; i < read.param_count; ++i) {
+    ATTNLOOM_CHECK(check_given(read.params[i].name, "tensors.params.name"));
+    out->params[i].name = read.params[i].name;
+    out->params[i].tensor = tensor_view(read.params[i].tensor);
+  }
+  return ok_status();
+}
+
+}  // namespace attnloom

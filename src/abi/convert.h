@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The caller's arrays and tensors as the rooms below know them. Views: the caller's memory stays
+// the caller's.
+#pragma once
+
+#include <cstdint>
+
+#include "abi/boundary.h"
+#include "plan/workload.h"
+#include "runtime/launch.h"
+#include "runtime/tensor.h"
+#include "spec/spec.h"
+
+namespace attnloom {
+
+TensorView tensor_view(const alm_tensor& tensor);
+inline DeviceAddress address_of(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+// `out` refers to the caller's arrays. WORKLOAD_INVALID for arrays of another dtype or stride, by
+// name.
+Status convert_workload(const Spec& spec, const alm_workload* given, Workload* out);
+
+// Allocates nothing once `out` has seen as many params.
+Status convert_attention(const alm_attention* given, AttentionTensors* out);
+
+}  // namespace attnloom

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the opaque handles of attnloom.h are. Ownership: as there, whoever creates one destroys it.
+#pragma once
+
+#include <memory>
+
+#include "attnloom/attnloom.h"
+#include "engine/engine.h"
+#include "engine/plan_object.h"
+
+struct alm_context {
+  std::unique_ptr<attnloom::Engine> engine;
+};
+
+struct alm_kernel {
+  std::shared_ptr<attnloom::KernelSet> kernels;
+};
+
+struct alm_plan {
+  std::unique_ptr<attnloom::PlanObject> plan;
+  attnloom::AttentionTensors tensors;  // of the current run; kept so that its memory is reused
+};
