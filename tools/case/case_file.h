@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// A case file: one spec, one workload, its inputs and what is expected of it (docs/CASES.md; DESIGN
+// §10 is the contract). Used by the CLI, the tests and bug reports.
+//
+// A CaseFile is a value that owns all its arrays; workload() is a view of it. Thread-safe once
+// made.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "plan/workload.h"
+#include "spec/spec.h"
+
+namespace attnloom {
+
+inline constexpr int kCaseVersion = 1;
+
+// A tensor in logical order, [tokens][heads][dim], the requests one after the other.
+struct CaseTensor {
+  std::int64_t shape[3] = {};
+  std::vector<std::uint16_t> bits;  // in the spec's dtype
+  std::vector<double> values;       // what the bits mean
+};
+
+// K or V as the kernel finds it: ragged [tokens][heads][dim], paged [pages][page_size][heads][dim].
+// The order of memory (NHD or HND) is in the strides. Slots that no request owns are NaN.
+struct CacheImage {
+  std::vector<std::byte> bytes;
+  int rank = 0;
+  std::int64_t shape[4] = {};
+  std::int64_t strides[4] = {};  // elements
+};
+
+struct CasePointerParam {
+  std::string name;
+  ParamType type = ParamType::kPtrF32;
+  std::vector<std::int64_t> shape;
+  std::vector<std::byte> bytes;  // in the param's type
+  std::vector<double> values;    // what the bytes mean
+};
+
+struct CaseExpect {
+  std::vector<double> o;    // [tokens][q_heads][head_dim.vo], or empty: not expected
+  std::vector<double> lse;  // [tokens][q_heads], or empty
+  double atol = 0;
+  double rtol = 0;
+};
+
+struct CaseFile {
+  Spec spec;
+  std::map<std::string, int> field_lines;  // of the spec's functors, counted in the case file
+  int q_heads = 0;
+  int kv_heads = 0;
+  std::vector<std::int32_t> qo_len;  // a request
+  std::vector<std::int32_t> kv_len;
+  std::vector<std::int32_t> qo_indptr;
+  std::vector<std::int32_t> kv_indptr;      // ragged: tokens; paged: entries of page_indices
+  std::vector<std::int32_t> last_page_len;  // paged only
+  std::vector<std::int32_t> page_indices;   // paged only
+  std::int64_t pool_pages = 0;              // paged only
+  std::optional<float> scale;               // nullopt: 1/sqrt(head_dim.qk)
+  std::optional<int> window_left;           // where the spec says "runtime"
+  bool heads_first = false;                 // kv_order HND
+  std::vector<std::vector<std::uint8_t>> custom_masks;  // a request, [qo_len][kv_len] of 0 and 1
+  std::vector<ScalarParam> scalars;
+  std::vector<CasePointerParam> pointers;
+  CaseTensor q, k, v;  // k and v as a request reads them back from the cache
+  CacheImage k_image, v_image;
+  std::optional<CaseExpect> expect;
+
+  int batch() const { return static_cast<int>(qo_len.size()); }
+  std::int64_t qo_tokens() const { return qo_indptr.back(); }
+  Workload workload() const;  // valid as long as this object
+};
+
+struct CaseOptions {
+  std::uint64_t page_seed = 0;  // of the shuffle, for a case that leaves "pages" out
+};
+
+// `directory` is where the case's .npy files are looked for. Errors: those of parse_spec;
+// SPEC_UNSUPPORTED for a spec that no case can feed; WORKLOAD_INVALID and TENSOR_INVALID with the
+// path in the case file, line, wanted and given.
+Result<CaseFile> parse_case(std::string_view json, const std::string& directory,
+                            const CaseOptions& options = {});
+
+}  // namespace attnloom

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/case/judge.h"
+
+#include <cmath>
+#include <utility>
+
+#include "reference/twins.h"
+
+namespace attnloom {
+namespace {
+
+reference::Shape output_shape(const CaseFile& file) {
+  return {file.qo_tokens(), file.q_heads, file.spec.head_dim.vo};
+}
+
+// The params as the kernel gets them: an f32 scalar is rounded on its way.
+reference::ParamValues param_values(const CaseFile& file) {
+  reference::ParamValues params;
+  for (const ScalarParam& scalar : file.scalars) {
+    params.scalars[scalar.name] = scalar.value;
+    for (const Param& param : file.spec.variant.params) {
+      if (param.name == scalar.name && param.type == ParamType::kF32) {
+        params.scalars[scalar.name] = static_cast<double>(static_cast<float>(scalar.value));
+      }
+    }
+  }
+  for (const CasePointerParam& pointer : file.pointers)
+    params.arrays[pointer.name] = pointer.values;
+  return params;
+}
+
+bool has_functor_beside_logits_transform(const Variant& variant) {
+  return !variant.logits_mask.empty() || !variant.output_transform.empty() ||
+         !variant.query_transform.empty() || !variant.key_transform.empty() ||
+         !variant.value_transform.empty() || !variant.compose.empty();
+}
+
+Result<reference::Twin> twin_of(const CaseFile& file) {
+  const Variant& variant = file.spec.variant;
+  if (variant.logits_transform.empty() && !has_functor_beside_logits_transform(variant)) {
+    return reference::Twin{.softmax = variant.softmax};
+  }
+  ATTNLOOM_TRY(reference::Twin twin,
+               reference::make_twin(variant.name, param_values(file), file.q_heads));
+  if (has_functor_beside_logits_transform(variant) || variant.logits_transform.empty() ||
+      twin.softmax != variant.softmax || !twin.hooks.logits_transform) {
+    return make_error(Code::kSpecUnsupported, "$.spec.variant.name",
+                      "the variant is not the shipped \"" + variant.name + "\"",
+                      "give it a name of its own");
+  }
+  return twin;
+}
+
+}  // namespace
+
+reference::Problem case_problem(const CaseFile& file) {
+  reference::Problem problem{.q_heads = file.q_heads,
+                             .kv_heads = file.kv_heads,
+                             .dim_qk = file.spec.head_dim.qk,
+                             .dim_vo = file.spec.head_dim.vo};
+  for (std::size_t r = 0; r < file.qo_len.size(); ++r) {
+    problem.requests.push_back({file.qo_len[r], file.kv_len[r], {}});
+    if (!file.custom_masks.empty()) problem.requests.back().custom_mask = file.custom_masks[r];
+  }
+  problem.q = file.q.values;
+  problem.k = file.k.values;
+  problem.v = file.v.values;
+  // Rounded as the kernel gets it.
+  problem.scale = file.scale ? double{*file.scale}
+                             : double{static_cast<float>(1.0 / std::sqrt(double(problem.dim_qk)))};
+  const Mask& mask = file.spec.variant.mask;
+  problem.causal = mask.causal;
+  problem.window_left = mask.window_left ? *mask.window_left : file.window_left.value_or(-1);
+  problem.softmax = file.spec.variant.softmax;
+  for (const CasePointerParam& pointer : file.pointers) {
+    if (pointer.name == file.spec.variant.sink) problem.sink = pointer.values;
+  }
+  return problem;
+}
+
+Result<CaseReference> solve_case(const CaseFile& file) {
+  ATTNLOOM_TRY(reference::Twin twin, twin_of(file));
+  reference::Problem problem = case_problem(file);
+  problem.hooks = std::move(twin.hooks);
+  CaseReference wanted;
+  ATTNLOOM_TRY(wanted.output, reference::attention(problem));
+  wanted.tolerance = reference::tolerance_of(file.spec.dtype.o);
+  if (twin.approximate) {
+    reference::allow_approximate_functor(wanted.tolerance, wanted.output.largest_logit);
+  }
+  return wanted;
+}
+
+reference::Comparison compare_with_reference(const CaseFile& file, const CaseReference& wanted,
+                                             const reference::Output& got) {
+  return reference::compare(got, wanted.output, output_shape(file), wanted.tolerance);
+}
+
+std::optional<reference::Comparison> compare_with_expect(const CaseFile& file,
+                                                         const reference::Output& got) {
+  if (!file.expect) return std::nullopt;
+  const CaseExpect& expect = *file.expect;
+  return reference::compare_expect(got, {expect.o, expect.lse}, output_shape(file), expect.atol,
+                                   expect.rtol);
+}
+
+}  // namespace attnloom

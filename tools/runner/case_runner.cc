@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/runner/case_runner.h"
+
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reference/number_format.h"
+#include "runtime/sim_backend.h"
+#include "runtime/tensor_checks.h"
+#include "spec/parse.h"
+
+namespace attnloom {
+namespace {
+
+// Device memory for the time of one run.
+class DeviceBuffers {
+ public:
+  explicit DeviceBuffers(Backend& backend) : backend_(backend) {}
+  ~DeviceBuffers() {
+    for (DeviceAddress address : addresses_) (void)backend_.release(address);
+  }
+  DeviceBuffers(const DeviceBuffers&) = delete;
+  DeviceBuffers& operator=(const DeviceBuffers&) = delete;
+
+  Result<DeviceAddress> input(std::span<const std::byte> bytes, const std::string& label) {
+    ATTNLOOM_TRY(const DeviceAddress address, take(bytes.size(), label));
+    if (!bytes.empty()) ATTNLOOM_CHECK(backend_.copy_in(address, bytes));
+    return address;
+  }
+  // The simulator knows by itself what was never written; a real device gets NaN.
+  Result<DeviceAddress> poisoned(std::size_t bytes, const std::string& label) {
+    if (backend_.device().simulated) return take(bytes, label);
+    return input(std::vector<std::byte>(bytes, std::byte{0xff}), label);
+  }
+
+ private:
+  Result<DeviceAddress> take(std::size_t bytes, const std::string& label) {
+    ATTNLOOM_TRY(const DeviceAddress address, backend_.allocate(bytes == 0 ? 16 : bytes, label));
+    addresses_.push_back(address);
+    return address;
+  }
+
+  Backend& backend_;
+  std::vector<DeviceAddress> addresses_;
+};
+
+TensorView dense(DeviceAddress data, TensorType type, std::span<const std::int64_t> shape) {
+  TensorView view{.data = data, .type = type, .rank = static_cast<int>(shape.size())};
+  std::int64_t stride = 1;
+  for (int i = view.rank - 1; i >= 0; --i) {
+    view.shape[i] = shape[static_cast<std::size_t>(i)];
+    view.strides[i] = stride;
+    stride *= view.shape[i];
+  }
+  return view;
+}
+
+Result<TensorView> cache_view(DeviceBuffers& buffers, const CacheImage& image, DType dtype,
+                              const std::string& label) {
+  ATTNLOOM_TRY(const DeviceAddress data, buffers.input(image.bytes, label));
+  TensorView view{.data = data, .type = tensor_type_of(dtype), .rank = image.rank};
+  std::copy(image.shape, image.shape + image.rank, view.shape);
+  std::copy(image.strides, image.strides + image.rank, view.strides);
+  return view;
+}
+
+Status place_inputs(DeviceBuffers& buffers, const CaseFile& file, AttentionTensors& tensors) {
+  ATTNLOOM_TRY(const DeviceAddress q, buffers.input(std::as_bytes(std::span(file.q.bits)), "q"));
+  tensors.q = dense(q, tensor_type_of(file.spec.dtype.q), file.q.shape);
+  ATTNLOOM_TRY(tensors.k, cache_view(buffers, file.k_image, file.spec.dtype.kv, "k"));
+  ATTNLOOM_TRY(tensors.v, cache_view(buffers, file.v_image, file.spec.dtype.kv, "v"));
+  if (file.spec.layout.kv == KvLayout::kPaged) {
+    const std::int64_t shape[] = {static_cast<std::int64_t>(file.page_indices.size())};
+    ATTNLOOM_TRY(const DeviceAddress pages,
+                 buffers.input(std::as_bytes(std::span(file.page_indices)), "page_indices"));
+    tensors.page_indices = dense(pages, TensorType::kI32, shape);
+  }
+  for (const CasePointerParam& param : file.pointers) {
+    ATTNLOOM_TRY(const DeviceAddress data, buffers.input(param.bytes, param.name));
+    tensors.params.push_back({param.name, dense(data, pointee_of(param.type), param.shape)});
+  }
+  return ok_status();
+}
+
+Status place_outputs(DeviceBuffers& buffers, const CaseFile& file, AttentionTensors& tensors) {
+  const std::int64_t o_shape[] = {file.qo_tokens(), file.q_heads, file.spec.head_dim.vo};
+  const auto rows = static_cast<std::size_t>(o_shape[0] * o_shape[1]);
+  ATTNLOOM_TRY(const DeviceAddress o,
+               buffers.poisoned(rows * static_cast<std::size_t>(o_shape[2]) * 2, "o"));
+  tensors.o = dense(o, tensor_type_of(file.spec.dtype.o), o_shape);
+  if (!file.spec.variant.softmax) return ok_status();
+  ATTNLOOM_TRY(const DeviceAddress lse, buffers.poisoned(rows * 4, "lse"));
+  tensors.lse = dense(lse, TensorType::kF32, std::span(o_shape, 2));
+  return ok_status();
+}
+
+// Between launches of one plan: what a launch leaves out must not be what the one before it wrote.
+Status poison_outputs(Backend& backend, const CaseFile& file, const AttentionTensors& tensors) {
+  const auto rows =
+      static_cast<std::size_t>(file.qo_tokens()) * static_cast<std::size_t>(file.q_heads);
+  const std::vector<std::byte> poison(rows * static_cast<std::size_t>(file.spec.head_dim.vo) * 2,
+                                      std::byte{0xff});
+  ATTNLOOM_CHECK(backend.copy_in(tensors.o.data, poison));
+  if (!tensors.lse.given()) return ok_status();
+  return backend.copy_in(tensors.lse.data, std::span(poison).first(rows * 4));
+}
+
+Result<reference::Output> read_back(Backend& backend, const CaseFile& file,
+                                    const AttentionTensors& tensors) {
+  reference::Output output;
+  const auto rows =
+      static_cast<std::size_t>(file.qo_tokens()) * static_cast<std::size_t>(file.q_heads);
+  std::vector<std::uint16_t> bits(rows * static_cast<std::size_t>(file.spec.head_dim.vo));
+  ATTNLOOM_CHECK(backend.copy_out(std::as_writable_bytes(std::span(bits)), tensors.o.data));
+  output.o.reserve(bits.size());
+  for (std::uint16_t x : bits) output.o.push_back(reference::from_bits(x, file.spec.dtype.o));
+  if (tensors.lse.given()) {
+    std::vector<float> lse(rows);
+    ATTNLOOM_CHECK(backend.copy_out(std::as_writable_bytes(std::span(lse)), tensors.lse.data));
+    output.lse.assign(lse.begin(), lse.end());
+  }
+  return output;
+}
+
+}  // namespace
+
+Status named_after_variant(Status status, const CaseFile& file) {
+  if (status.code != Code::kLoadFailed || !status.path.starts_with("ptx:")) return status;
+  return make_error(Code::kLoadFailed, "$.spec.variant",
+                    "the simulator cannot execute a functor or kernel of variant \"" +
+                        file.spec.variant.name + "\": " + status.path + ": " + status.cause,
+                    "functors do without printf, new, recursion and calls that are not inlined; "
+                    "a real device may run them");
+}
+
+Result<CaseRun> run_case(Engine& engine, const CaseFile& file, int launches) {
+  CaseRun run;
+  ATTNLOOM_TRY(run.kernels, engine.open(ParsedSpec{file.spec, file.field_lines}));
+  ATTNLOOM_TRY(Backend* const backend, engine.backend());
+  PlanLimits limits{.max_batch = file.batch(),
+                    .max_qo_tokens = file.qo_tokens(),
+                    .q_heads = file.q_heads,
+                    .kv_heads = file.kv_heads,
+                    .sm_count = 0};
+  ATTNLOOM_TRY(std::unique_ptr<PlanObject> plan, PlanObject::create(run.kernels, limits));
+  DeviceBuffers buffers(*backend);
+  AttentionTensors tensors;
+  ATTNLOOM_CHECK(place_inputs(buffers, file, tensors));
+  ATTNLOOM_CHECK(place_outputs(buffers, file, tensors));
+  ATTNLOOM_TRY(const DeviceAddress workspace,
+               buffers.poisoned(plan->workspace_bytes(), "workspace"));
+  std::vector<std::byte> staging(plan->staging_bytes());
+  ATTNLOOM_CHECK(plan->bind(workspace, plan->workspace_bytes(), staging.data(), staging.size()));
+  ATTNLOOM_CHECK(plan->update(file.workload(), nullptr));
+  for (int i = 0; i < launches; ++i) {
+    if (i > 0) ATTNLOOM_CHECK(poison_outputs(*backend, file, tensors));
+    ATTNLOOM_CHECK(plan->run(tensors, nullptr));
+  }
+  ATTNLOOM_CHECK(backend->synchronize(nullptr));
+  ATTNLOOM_TRY(run.output, read_back(*backend, file, tensors));
+  run.kernel = plan->plan()->kernel;
+  run.figures = plan->plan()->figures;
+  if (backend->device().simulated) run.report = static_cast<SimBackend*>(backend)->take_report();
+  return run;
+}
+
+}  // namespace attnloom
