@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""doctor: works on a machine that has nothing, and says what it looked for."""
+
+import os
+import unittest
+
+from harness import SPEC, ProgramTest
+
+
+class DoctorTest(ProgramTest):
+    def test_an_empty_environment(self):
+        outcome = self.run_program("doctor", "--json", env={})
+        self.assertEqual(outcome.status, 0, outcome.text + outcome.errors)
+        report = outcome.json
+        self.assertEqual(report["cache"]["path"], "")
+        self.assertIn("HOME", report["cache"]["origin"])
+        self.assertEqual(report["simulators"][0], {"name": "h200", "target": "sm_90a", "sm_count": 132})
+        self.assertTrue(report["cuda"]["device"] or report["cuda"]["error"]["code"])
+        self.assertTrue(report["nvrtc"]["found"] or report["nvrtc"]["tried"])
+        text = self.run_program("doctor", env={})
+        self.assertEqual(text.status, 0)
+        for word in ("NVRTC", "CUDA", "cache", "simulator"):
+            self.assertIn(word, text.text)
+
+    def test_counts_the_entries_of_the_cache(self):
+        self.assertEqual(self.run_program("doctor", "--json").json["cache"]["entries"], 0)
+        self.assertEqual(self.run_program("compile", self.write("spec.json", SPEC)).status, 0)
+        cache = self.run_program("doctor", "--json").json["cache"]
+        self.assertEqual(cache["path"], self.cache)
+        self.assertEqual(cache["origin"], "ATTNLOOM_CACHE_DIR")
+        self.assertEqual(cache["entries"], 1)
+        self.assertGreater(cache["bytes"], 0)
+
+    def test_a_folder_without_a_compiler_is_listed(self):
+        report = self.run_program("doctor", "--json", env=self.environment(ATTNLOOM_NVRTC=self.scratch)).json
+        self.assertIsNone(report["nvrtc"]["found"])
+        self.assertTrue(any(self.scratch in line for line in report["nvrtc"]["tried"]), report["nvrtc"])
+
+    def test_a_named_place_that_cannot_be_used_is_3(self):
+        nowhere = os.path.join(self.scratch, "nowhere", "libnvrtc.so")
+        outcome = self.run_program("doctor", "--json", env=self.environment(ATTNLOOM_NVRTC=nowhere))
+        self.assertEqual(outcome.status, 3, outcome.text)
+        self.assertIn(nowhere, outcome.json["problem"]["cause"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""plan: the queues of a case, and the batches that a serving trace stands for."""
+
+import unittest
+
+from harness import CASE, SPEC, ProgramTest, changed
+
+TRACE = """TIMESTAMP,ContextTokens,GeneratedTokens
+2023-11-16 23:59:58.5000000,100,40
+2023-11-16 23:59:59.0000000,7,1000
+2023-11-17 00:00:00.5000000,2000,10
+2023-11-17 00:00:03.5000000,33,1
+"""
+
+
+def uniform(seed, index):
+    """Element `index` of the uniform generator of case files, written from its definition."""
+    mask = (1 << 64) - 1
+    z = ((seed << 32) + index + 1) * 0x9E3779B97F4A7C15 & mask
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & mask
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & mask
+    z ^= z >> 31
+    return (z >> 32) / 2**32
+
+
+class PlanTest(ProgramTest):
+    def plan(self, *arguments):
+        outcome = self.run_program("plan", *arguments, "--json")
+        self.assertEqual(outcome.status, 0, outcome.text + outcome.errors)
+        return outcome.json
+
+    def test_every_key_of_a_case_is_planned_once(self):
+        workload = {"heads": {"q": 2, "kv": 2}, "qo_len": [1, 1, 1], "kv_len": [1000, 20, 0]}
+        case = {**changed(CASE, "workload", workload), "inputs": {"q": 0, "k": 0, "v": 0}}
+        del case["expect"]
+        path = self.write("case.json", case)
+        plan = self.plan(path, "--sm-count", "2")
+        self.assertEqual(len(plan["queues"]), plan["grid"])
+        self.assertEqual(plan["grid"] % 2, 0)
+        seen = sorted(
+            (item["request"], item["kv_head"], *item["kv"]) for queue in plan["queues"] for item in queue
+        )
+        for request, kv_len in enumerate([1000, 20, 0]):
+            for head in (0, 1):
+                ranges = [place[2:] for place in seen if place[:2] == (request, head)]
+                self.assertEqual(ranges[0][0], 0)
+                self.assertEqual(ranges[-1][1], kv_len)
+                self.assertEqual([end for _, end in ranges[:-1]], [begin for begin, _ in ranges[1:]])
+        self.assertGreater(plan["figures"]["split_tiles"], 0)
+        self.assertEqual(self.plan(path, "--sm-count", "2"), plan)
+        text = self.run_program("plan", path, "--sm-count", "2").text
+        self.assertIn("r0/row0/head1[", text)
+
+    def test_needs_no_compiler_or_cache(self):
+        outcome = self.run_program("plan", self.write("case.json", CASE), "--device", "sim", "--json", env={})
+        self.assertEqual(outcome.status, 0, outcome.text + outcome.errors)
+        self.assertEqual(outcome.json["grid"] % 132, 0)
+
+    def test_a_refused_workload_is_2(self):
+        case = self.write("bad.json", changed(CASE, "workload.kv_len", [5, 6]))
+        outcome = self.run_program("plan", case, "--json")
+        self.assertEqual(outcome.status, 2)
+        self.assertEqual(outcome.json["code"], "WORKLOAD_INVALID")
+        self.assertIn("kv_len", outcome.json["path"])
+
+
+class TraceTest(ProgramTest):
+    def setUp(self):
+        self.trace = self.write("trace.csv", TRACE)
+
+    def lengths(self, *arguments):
+        outcome = self.run_program("plan", "--trace", self.trace, "--device", "sim", *arguments, "--json")
+        self.assertEqual(outcome.status, 0, outcome.text + outcome.errors)
+        requests = outcome.json["requests"]
+        return [r["qo_len"] for r in requests], [r["kv_len"] for r in requests]
+
+    def test_decode_takes_the_last_arrivals_at_a_share_of_their_output(self):
+        for seed in (0, 5):
+            qo_len, kv_len = self.lengths("--at", "3", "--batch", "2", "--seed", str(seed))
+            self.assertEqual(qo_len, [1, 1])
+            wanted = [7 + int(uniform(seed, 0) * 1000), 2000 + int(uniform(seed, 1) * 10)]
+            self.assertEqual(kv_len, wanted)
+        self.assertEqual(self.lengths("--at", "3", "--batch", "2"), self.lengths("--at", "3", "--batch", "2", "--seed", "0"))
+
+    def test_time_counts_from_the_first_row_across_midnight(self):
+        self.assertEqual(self.lengths("--at", "2.1", "--batch", "1", "--kind", "prefill"), ([2000], [2000]))
+        self.assertEqual(self.lengths("--at", "2", "--batch", "1", "--kind", "prefill"), ([7], [7]))
+        self.assertEqual(self.lengths("--at", "1000", "--batch", "1", "--kind", "prefill"), ([33], [33]))
+
+    def test_mixed_ends_in_a_prefill(self):
+        qo_len, kv_len = self.lengths("--at", "3", "--batch", "3", "--kind", "mixed")
+        self.assertEqual(qo_len, [1, 1, 2000])
+        self.assertEqual(kv_len[2], 2000)
+        self.assertEqual(kv_len[0], 100 + int(uniform(0, 0) * 40))
+
+    def test_a_spec_and_its_heads(self):
+        spec = self.write("spec.json", SPEC)
+        outcome = self.run_program(
+            "plan", "--trace", self.trace, "--at", "3", "--batch", "1", "--spec", spec, "--kv-heads", "3", "--json"
+        )
+        self.assertEqual(outcome.json["heads"], {"q": 3, "kv": 3})
+        self.assertEqual(outcome.json["kernel"]["classes"][0]["kv"], 64)
+
+    def test_what_the_trace_cannot_give_is_refused(self):
+        def refused(trace, at, batch="1", *more, status=2):
+            outcome = self.run_program("plan", "--trace", trace, "--at", at, "--batch", batch, *more, "--json")
+            return self.assert_refused(outcome, status, "ARGUMENT_INVALID")
+
+        self.assertIn("--batch", refused(self.trace, "0", status=64)["path"])
+        self.assertIn("4", refused(self.trace, "99", "5", status=64)["cause"])
+        heads = refused(self.trace, "99", "1", "--kv-heads", "2147483647", status=64)
+        self.assertEqual(heads["path"], "--kv-heads")
+        self.assertEqual(refused(self.trace, "99", "1", "--param", "cap", status=64)["path"], "--param")
+        self.assertEqual(refused(self.scratch, "1")["cause"], "is a directory")
+        for row in ("2023-11-17 00:00:09,2147483648,1", "2023-11-17 00:00:nan,1,1", "2023-11-17T00:00:09,1,1"):
+            error = refused(self.write("row.csv", TRACE + row + "\n"), "1")
+            self.assertTrue(error["path"].endswith("row.csv:6"))
+            self.assertIn("YYYY-MM-DD HH:MM:SS", error["cause"])
+        long = self.write("long.csv", TRACE + "2023-11-17 00:00:09,2147483647,2147483647\n")
+        outcome = self.run_program("plan", "--trace", long, "--at", "99", "--batch", "1", "--json")
+        self.assertIn("line 6", self.assert_refused(outcome, 2, "WORKLOAD_INVALID", "--trace")["cause"])
+        bad = self.write("bad.csv", TRACE + "2023-11-17 00:00:09,many,1\n")
+        self.assertEqual(refused(bad, "1")["path"], bad + ":6")
+        header = self.write("header.csv", TRACE.replace("ContextTokens", "Tokens"))
+        self.assertEqual(refused(header, "1")["path"], header + ":1")
+
+
+if __name__ == "__main__":
+    unittest.main()

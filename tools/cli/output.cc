@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/output.h"
+
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+namespace attnloom::cli {
+
+Exit exit_of(Code code) {
+  switch (code) {
+    case Code::kOk:
+      return kAgrees;
+    case Code::kSpecInvalid:
+    case Code::kSpecUnsupported:
+    case Code::kTemplate:
+    case Code::kCompileFailed:
+    case Code::kResourceLimit:
+    case Code::kWorkloadInvalid:
+    case Code::kTensorInvalid:
+    case Code::kPlanBound:
+    case Code::kArgumentInvalid:
+      return kRefused;
+    default:
+      return kEnvironment;
+  }
+}
+
+Exit exit_of(const Status& error) {
+  const bool option = error.code == Code::kArgumentInvalid && error.path.starts_with("--");
+  return option ? kUsage : exit_of(error.code);
+}
+
+void print_error(const Status& error, bool json) {
+  if (!json) {
+    std::cerr << "attnloom: " << error.to_string() << '\n';
+    return;
+  }
+  print_json({{"code", code_name(error.code)},
+              {"path", error.path},
+              {"cause", error.cause},
+              {"remedy", error.remedy},
+              {"retryable", is_retryable(error.code)}});
+}
+
+void print_json(const Json& value) {
+  // A compiler's log or a file name may hold bytes that are no UTF-8.
+  std::cout << value.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+}
+
+Json json_number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+Json nested_list(std::span<const double> values, std::span<const std::int64_t> extents) {
+  Json list = Json::array();
+  if (extents.size() == 1) {
+    for (const double value : values) list.push_back(json_number(value));
+    return list;
+  }
+  const std::size_t rows = static_cast<std::size_t>(extents[0]);
+  const std::size_t row_values = rows == 0 ? 0 : values.size() / rows;
+  for (std::size_t row = 0; row < rows; ++row) {
+    list.push_back(nested_list(values.subspan(row * row_values, row_values), extents.subspan(1)));
+  }
+  return list;
+}
+
+Result<std::string> read_input(const std::string& path) {
+  std::ifstream file;
+  if (path != "-") {
+    // Opening a directory succeeds; only reading it would throw.
+    std::error_code unknown;
+    if (std::filesystem::is_directory(path, unknown)) {
+      return make_error(Code::kArgumentInvalid, path, "is a directory",
+                        "name a file, or - for standard input");
+    }
+    file.open(path, std::ios::binary);
+    if (!file) {
+      return make_error(Code::kArgumentInvalid, path,
+                        std::string("cannot be read: ") + std::strerror(errno),
+                        "name a file, or - for standard input");
+    }
+  }
+  std::istream& in = path == "-" ? std::cin : file;
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (in.bad()) return make_error(Code::kArgumentInvalid, path, "reading it failed");
+  return text;
+}
+
+Status write_output(const std::string& path, std::string_view bytes) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  if (file) return ok_status();
+  return make_error(Code::kArgumentInvalid, path, "cannot be written",
+                    "name a file in an existing folder");
+}
+
+}  // namespace attnloom::cli

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/session.h"
+
+#include <charconv>
+#include <iostream>
+#include <limits>
+
+#include "tools/cli/output.h"
+
+namespace attnloom::cli {
+namespace {
+
+Log stderr_log(bool verbose) {
+  return Log([](LogLevel, const std::string& line) { std::cerr << "attnloom: " << line << '\n'; },
+             verbose ? LogLevel::kDebug : LogLevel::kWarning);
+}
+
+// What was given, cut to what a line can take.
+std::string given(const std::string& text) {
+  return ", given " + (text.size() <= 40 ? text : text.substr(0, 40) + "...");
+}
+
+}  // namespace
+
+// CLI11's own conversion takes -1 for the largest number and cuts numbers that are too long.
+CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
+  const auto check = [least, most](std::string& text) {
+    std::uint64_t value = 0;
+    const char* end = text.data() + text.size();
+    const auto [next, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc{} && next == end && value >= least && value <= most)
+      return std::string();
+    return "wanted a whole number from " + std::to_string(least) + " to " + std::to_string(most) +
+           given(text);
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator not_empty() {
+  return CLI::Validator(
+      [](std::string& text) {
+        return text.empty() ? std::string("wanted a value, given an empty text") : std::string();
+      },
+      "");
+}
+
+void add_common_options(CLI::App& app, CommonOptions& options) {
+  app.add_flag("--json", options.json, "print one JSON value on standard output");
+  app.add_flag("-v,--verbose", options.verbose, "log what is done on standard error");
+  app.add_option("--cache-dir", options.settings.cache_dir,
+                 "writable cache directory (ATTNLOOM_CACHE_DIR)")
+      ->check(not_empty());
+  app.add_option("--read-only-caches", options.settings.read_only_caches,
+                 "colon-separated cache directories (ATTNLOOM_CACHE_RO)");
+  app.add_option("--nvrtc", options.settings.nvrtc, "NVRTC library or its folder (ATTNLOOM_NVRTC)");
+  app.add_flag_callback(
+      "--no-jit", [&options] { options.settings.jit = false; },
+      "fail on a kernel that no cache holds (ATTNLOOM_JIT)");
+}
+
+void add_device_options(CLI::App& app, CommonOptions& options) {
+  app.add_option("--device", options.device,
+                 "cuda, sim, or auto: cuda where there is a device, else sim")
+      ->check(CLI::IsMember({"auto", "cuda", "sim"}))
+      ->capture_default_str();
+  app.add_option("--profile", options.profile, "the device that sim stands for (default h200)")
+      ->check(CLI::IsMember({"h200", "a100"}));
+  app.add_option("--seed", options.seed,
+                 "of sim's order of warps and CTAs, and of what a batch leaves to chance")
+      ->check(whole_number(0, std::numeric_limits<std::uint64_t>::max()))
+      ->capture_default_str();
+}
+
+DeviceKind device_kind(const CommonOptions& options) {
+  if (options.device == "cuda") return DeviceKind::kCuda;
+  return options.device == "sim" ? DeviceKind::kSimulator : DeviceKind::kAuto;
+}
+
+Result<std::unique_ptr<Engine>> open_engine(const CommonOptions& options, DeviceKind device) {
+  SetupOptions setup;
+  setup.device = device;
+  setup.simulator_profile = options.profile;
+  setup.simulator_seed = options.seed;
+  setup.settings = options.settings;
+  Result<std::unique_ptr<Engine>> engine =
+      make_engine(setup, read_environment(), stderr_log(options.verbose));
+  if (engine.ok() || exit_of(engine.status().code) == kEnvironment) return engine;
+  // A place that the options or variables name badly: nothing about the input.
+  Status error = engine.status();
+  error.code = Code::kCacheIo;
+  return error;
+}
+
+Result<std::unique_ptr<Toolchain>> open_toolchain(const CommonOptions& options) {
+  const std::unique_ptr<FileSystem> files = make_real_file_system();
+  ATTNLOOM_TRY(const Settings settings,
+               resolve_settings(options.settings, read_environment(), *files));
+  return make_nvrtc_toolchain(settings.search);
+}
+
+Result<ParsedSpec> load_spec(const std::string& path) {
+  ATTNLOOM_TRY(const std::string text, read_input(path));
+  ATTNLOOM_TRY(const JsonDocument document, parse_json(text, Code::kSpecInvalid));
+  const bool is_case = document.value.is_object() && document.value.contains("case");
+  return parse_spec(document, is_case ? "$.spec" : "$");
+}
+
+Status settle_target(const CommonOptions& options, const std::string& target, Spec& spec) {
+  if (!target.empty()) {
+    spec.target = parse_target(target);
+    if (spec.target) return ok_status();
+    return make_error(Code::kArgumentInvalid, "--target",
+                      "wanted sm_NN, sm_NNa or sm_NNf, given " + target,
+                      "sm_90a is Hopper, sm_80 is Ampere");
+  }
+  if (spec.target) return ok_status();
+  ATTNLOOM_TRY(const std::unique_ptr<Engine> engine, open_engine(options, device_kind(options)));
+  ATTNLOOM_TRY(const Backend* device, engine->backend());
+  spec.target = device->device().target;
+  return ok_status();
+}
+
+std::string kernel_text(const KernelChoice& choice) {
+  std::string text = choice.family;
+  for (const TileClass& tile : choice.classes) {
+    text += (&tile == choice.classes.data() ? " q" : " + q") + std::to_string(tile.q) + " kv" +
+            std::to_string(tile.kv);
+  }
+  return text;
+}
+
+Json classes_json(const KernelChoice& choice) {
+  Json classes = Json::array();
+  for (const TileClass& tile : choice.classes) {
+    classes.push_back({{"q", tile.q}, {"kv", tile.kv}, {"stages", tile.stages}});
+  }
+  return classes;
+}
+
+}  // namespace attnloom::cli

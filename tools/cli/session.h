@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the subcommands share: the common options, opening an engine, reading a spec, and the list
+// of subcommands.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "compile/toolchain.h"
+#include "engine/engine.h"
+#include "engine/setup.h"
+#include "spec/parse.h"
+
+namespace attnloom::cli {
+
+struct CommonOptions {
+  bool json = false;
+  bool verbose = false;
+  std::string device = "auto";
+  std::string profile;
+  std::uint64_t seed = 0;
+  SettingOptions settings;
+};
+
+// A command line as parsed.
+struct Invocation {
+  std::function<Result<int>()> action;  // gives the exit status
+  bool json = false;                    // --json stood before the subcommand
+};
+
+// --json, --verbose and the places of cache and compiler.
+void add_common_options(CLI::App& app, CommonOptions& options);
+// Checks of option values; a value that fails them is a usage error.
+CLI::Validator whole_number(std::uint64_t least, std::uint64_t most);
+CLI::Validator not_empty();
+// --device, --profile and --seed.
+void add_device_options(CLI::App& app, CommonOptions& options);
+
+// Each adds its subcommand to the program; `invocation` is filled in when the command line names
+// it.
+void add_render(CLI::App& program, Invocation& invocation);
+void add_compile(CLI::App& program, Invocation& invocation);
+void add_check(CLI::App& program, Invocation& invocation);
+void add_plan(CLI::App& program, Invocation& invocation);
+void add_run(CLI::App& program, Invocation& invocation);
+void add_doctor(CLI::App& program, Invocation& invocation);
+
+// Adds a subcommand with options of type `Options` (which has `common`) and its action.
+template <class Options>
+CLI::App& add_command(CLI::App& program, Invocation& invocation, const std::string& name,
+                      const std::string& help, std::shared_ptr<Options> options,
+                      Result<int> (*action)(const Options&)) {
+  CLI::App& command = *program.add_subcommand(name, help);
+  add_common_options(command, options->common);
+  command.callback([options, action, &invocation] {
+    options->common.json |= invocation.json;  // --json before the subcommand
+    invocation.action = [options, action] { return action(*options); };
+  });
+  return command;
+}
+
+// Failures are of the environment. kNone: for commands that touch no device.
+Result<std::unique_ptr<Engine>> open_engine(const CommonOptions& options, DeviceKind device);
+DeviceKind device_kind(const CommonOptions& options);
+// The compiler that open_engine's engine would use.
+Result<std::unique_ptr<Toolchain>> open_toolchain(const CommonOptions& options);
+
+// A spec file, or the spec of a case file.
+Result<ParsedSpec> load_spec(const std::string& path);
+// Fills in the target of a spec that names none: `target` if not empty, else that of the device
+// --device stands for.
+Status settle_target(const CommonOptions& options, const std::string& target, Spec& spec);
+
+// "attention_mma q16 kv128 + q128 kv64"
+std::string kernel_text(const KernelChoice& choice);
+Json classes_json(const KernelChoice& choice);
+
+}  // namespace attnloom::cli
