@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The test of the tests: each mutant of the device code must be noticed, under every order of warps
+// and CTAs tried, and the code as it stands must be clean under all of them.
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "kernels/kernel_rig.h"
+
+namespace attnloom::testing {
+namespace {
+
+constexpr int kSeeds = 20;
+
+struct Mutant {
+  const char* name;
+  const char* header;
+  const char* from;
+  const char* to;
+  int launches = 1;    // of one plan
+  bool causal = true;  // the case's mask
+};
+
+// Two requests, grouped heads, a tail in every tile, causal rows, split KV (so the merge runs):
+// small, and hits all of it. (Without the causal mask for what the causal mask would hide.)
+constexpr const char* kCase = R"({"case": 1,
+  "spec": {"attnloom": 1, "kernel": "attention", "dtype": {"q": "bf16", "kv": "bf16", "o": "bf16"},
+    "head_dim": {"qk": 64, "vo": 64}, "group_size": 3, "layout": {"kv": "paged", "page_size": 5},
+    "tile": {"q": 16, "kv": 64}, "variant": {"name": "plain", "mask": {"causal": true}}},
+  "workload": {"heads": {"q": 3, "kv": 1}, "qo_len": [7, 1], "kv_len": [70, 203]},
+  "inputs": {"q": {"random": "normal", "seed": 1}, "k": {"random": "normal", "seed": 2},
+    "v": {"random": "normal", "seed": 3}}})";
+
+constexpr Mutant kMutants[] = {
+    {"missing barrier", "loom/pipeline.cuh", "__syncthreads();", ";"},
+    {"missing barrier before the epilogue", "attention_mma.cuh",
+     "copy_async_wait<0>();\n    __syncthreads();", "copy_async_wait<0>();"},
+    {"missing wait for copies", "loom/pipeline.cuh", "copy_async_wait<kAhead - 1>();",
+     "copy_async_wait<kAhead>();"},
+    {"one page index too far", "loom/copy.cuh",
+     "token < kv_end ? pages[token / Config::kPageSize] : 0",
+     "pages[token / Config::kPageSize + (token >= kv_end)]"},
+    {"wrong swizzle on the reader's side", "loom/tile.cuh",
+     "(address ^ static_cast<u32>(more_chunks << 4))",
+     "(address + static_cast<u32>(more_chunks << 4))"},
+    {"tail rows left as they were", "loom/copy.cuh",
+     "copy_async_16(tile.chunk_address(row, chunk), from + chunk * 8, exists ? 16 : 0);",
+     "if (exists) copy_async_16(tile.chunk_address(row, chunk), from + chunk * 8, 16);"},
+    {"misaligned store", "loom/epilogue.cuh", "*reinterpret_cast<uint4*>(o + dim) = bits;",
+     "*reinterpret_cast<uint4*>(o + dim + 1) = bits;"},
+    {"causal mask off by one", "loom/variant.cuh", "kv_pos <= q_pos", "kv_pos < q_pos"},
+    {"end of the keys off by one", "loom/variant.cuh", "kv_pos < bounds.end",
+     "kv_pos <= bounds.end", 1, false},
+    {"fence before the counter dropped", "loom/epilogue.cuh", "fence_gpu();\n    *scratch",
+     "*scratch"},
+    {"fence after the counter dropped", "loom/epilogue.cuh",
+     "counter_add(counter, 1);\n    fence_gpu();", "counter_add(counter, 1);"},
+    {"counter raised before the partial is stored", "loom/epilogue.cuh",
+     "__syncthreads();\n  if (threadIdx.x == 0) {\n    fence_gpu();",
+     "if (threadIdx.x == 0) {\n    fence_gpu();"},
+    {"counter not reset", "loom/epilogue.cuh", "if (threadIdx.x == 0) *counter = 0;", ";", 2},
+    {"one state too few merged", "loom/epilogue.cuh",
+     "merge_row<Config>(x, first, row, dim, tile.count, Class::kQ)",
+     "merge_row<Config>(x, first, row, dim, tile.count - 1, Class::kQ)"},
+};
+
+std::string run_with(const CaseFile& file, std::uint64_t seed, int launches,
+                     const std::function<void(Source&)>& edit) {
+  const std::unique_ptr<Engine> engine = make_edited_engine(seed, edit);
+  return judge_run(file, run_case(*engine, file, launches));
+}
+
+CaseFile small_case(bool causal) {
+  std::string text = kCase;
+  const std::string mask = "\"causal\": true";
+  if (!causal) text.replace(text.find(mask), mask.size(), "\"causal\": false");
+  return parse_or_fail(text);
+}
+
+}  // namespace
+
+TEST_CASE("every mutant is noticed under every order", "[mutants]") {
+  for (const Mutant& mutant : kMutants) {
+    const CaseFile file = small_case(mutant.causal);
+    for (int seed = 0; seed < kSeeds; ++seed) {
+      INFO(mutant.name << ", seed " << seed);
+      const std::string verdict = run_with(file, seed, mutant.launches, [&](Source& source) {
+        replace_once(source, mutant.header, mutant.from, mutant.to);
+      });
+      CHECK(verdict != "");
+    }
+  }
+}
+
+TEST_CASE("the code as it stands is clean under every order", "[mutants]") {
+  for (const bool causal : {true, false}) {
+    const CaseFile file = small_case(causal);
+    for (int seed = 0; seed < kSeeds; ++seed) {
+      INFO("causal " << causal << ", seed " << seed);
+      CHECK(run_with(file, seed, 2, [](Source&) {}) == "");
+    }
+  }
+}
+
+}  // namespace attnloom::testing

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Specs and workloads in combination: a covering array (every pair of values of any two factors)
+// against the float64 reference, on a clean simulator or a GPU. A cell that fails is printed as a
+// case file that `attnloom run` takes.
+#include <catch2/catch.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "kernels/covering.h"
+#include "kernels/kernel_rig.h"
+
+namespace attnloom::testing {
+namespace {
+
+constexpr std::uint64_t kSeed = 20261129;
+
+const std::vector<const char*> kDTypes = {"f16", "bf16"};
+const std::vector<std::pair<int, int>> kHeadDims = {{64, 64}, {128, 128}, {128, 64}, {64, 128}};
+const std::vector<int> kPages = {0, 1, 3, 5, 16, 64};  // 0 is ragged
+const std::vector<const char*> kOrders = {"NHD", "HND"};
+const std::vector<int> kGroups = {1, 2, 3, 4, 5, 7, 8, 16};
+const std::vector<const char*> kTiles = {R"("auto")",
+                                         R"({"q": 16, "kv": 64})",
+                                         R"({"q": 16, "kv": 128})",
+                                         R"({"q": 64, "kv": 32})",
+                                         R"({"q": 64, "kv": 64})",
+                                         R"({"q": 128, "kv": 32})",
+                                         R"({"classes": [16, 128]})",
+                                         R"({"classes": [16, 64, 128]})"};
+const std::vector<const char*> kMasks = {
+    R"({})", R"({"causal": true})", R"({"causal": true, "window_left": 20})",
+    R"({"window_left": 70})", R"({"causal": true, "window_left": "runtime"})"};
+const std::vector<const char*> kFunctors = {
+    R"({"name": "plain"})",
+    R"({"name": "soft_cap", "params": [{"name": "cap", "type": "f32"}],
+        "logits_transform": "return cap * loom::tanh(logits / cap);"})",
+    R"({"name": "alibi", "params": [{"name": "slopes", "type": "ptr<f32>"}],
+        "logits_transform": "return logits - slopes[q_head] * (q_pos - kv_pos);"})",
+    R"({"name": "sigmoid", "softmax": false, "params": [{"name": "bias", "type": "f32"}],
+        "logits_transform": "return 1.0f / (1.0f + expf(-(logits + bias)));"})",
+    // No twin: judged by its own functors.
+    R"({"name": "every_third", "params": [{"name": "step", "type": "i32"}],
+        "logits_mask": "return (kv_pos + q_head) % step != 0;"})"};
+const std::vector<std::vector<std::pair<int, int>>> kLengths = {
+    // (query, KV) a request
+    {{1, 1}, {1, 15}, {1, 16}, {1, 17}, {1, 300}, {1, 0}},
+    {{63, 63}, {17, 17}},
+    {{2, 129}, {5, 64}, {0, 30}, {1, 127}},
+    {{130, 190}, {1, 65}, {1, 128}},
+    {{16, 16}, {15, 1000}},
+    {{9, 4}, {65, 65}},
+};
+
+std::vector<int> levels() {
+  const auto count = [](const auto& values) { return static_cast<int>(values.size()); };
+  return {count(kDTypes), count(kHeadDims), count(kPages),    count(kOrders), count(kGroups),
+          count(kTiles),  count(kMasks),    count(kFunctors), count(kLengths)};
+}
+
+Json variant_of(int functor, int mask) {
+  Json variant = Json::parse(kFunctors[static_cast<std::size_t>(functor)]);
+  variant["mask"] = Json::parse(kMasks[static_cast<std::size_t>(mask)]);
+  return variant;
+}
+
+Json inputs_of(const Json& variant, int q_heads) {
+  Json inputs = {{"q", {{"random", "normal"}, {"seed", 1}}},
+                 {"k", {{"random", "normal"}, {"seed", 2}}},
+                 {"v", {{"random", "normal"}, {"seed", 3}}}};
+  if (variant["name"] == "soft_cap") inputs["params"] = {{"cap", 8.0}};
+  if (variant["name"] == "sigmoid") inputs["params"] = {{"bias", -1.0}};
+  if (variant["name"] == "every_third") inputs["params"] = {{"step", 3}};
+  if (variant["name"] == "alibi") {
+    Json slopes = Json::array();
+    for (int h = 0; h < q_heads; ++h) slopes.push_back(0.25 / (1 + h));
+    inputs["params"] = {{"slopes", {{"dtype", "f32"}, {"shape", {q_heads}}, {"data", slopes}}}};
+  }
+  return inputs;
+}
+
+// REQUIRES: row has one index per factor, in the order of levels().
+Json case_of(const std::vector<int>& row) {
+  const auto at = [&](int factor) {
+    return static_cast<std::size_t>(row[static_cast<std::size_t>(factor)]);
+  };
+  const int group = kGroups[at(4)];
+  const int kv_heads = group >= 8 ? 1 : 2;
+  const int page = kPages[at(2)];
+  Json layout = {{"kv", page == 0 ? "ragged" : "paged"}};
+  if (page != 0) layout["page_size"] = page;
+  const Json variant = variant_of(row[7], row[6]);
+  Json qo_len = Json::array();
+  Json kv_len = Json::array();
+  for (const auto& [qo, kv] : kLengths[at(8)]) {
+    qo_len.push_back(qo);
+    kv_len.push_back(kv);
+  }
+  Json workload = {{"heads", {{"q", group * kv_heads}, {"kv", kv_heads}}},
+                   {"qo_len", qo_len},
+                   {"kv_len", kv_len},
+                   {"kv_order", kOrders[at(3)]}};
+  if (variant["mask"].value("window_left", Json()) == "runtime") workload["window_left"] = 33;
+  const std::string dtype = kDTypes[at(0)];
+  return {{"case", 1},
+          {"spec",
+           {{"attnloom", 1},
+            {"kernel", "attention"},
+            {"dtype", {{"q", dtype}, {"kv", dtype}, {"o", dtype}}},
+            {"head_dim", {{"qk", kHeadDims[at(1)].first}, {"vo", kHeadDims[at(1)].second}}},
+            {"group_size", group},
+            {"layout", layout},
+            {"tile", Json::parse(kTiles[at(5)])},
+            {"variant", variant}}},
+          {"workload", workload},
+          {"inputs", inputs_of(variant, group * kv_heads)}};
+}
+
+void run_rows(const std::vector<std::vector<int>>& rows) {
+  const std::unique_ptr<Engine> engine = make_test_engine(kSeed);
+  int refused = 0;
+  for (const std::vector<int>& row : rows) {
+    const std::string text = case_of(row).dump();
+    INFO(text);
+    const CaseFile file = parse_or_fail(text, kSeed);
+    const Result<CaseRun> run = run_case(*engine, file);
+    // A named tile may not fit a head dim: that is an answer, but only this one.
+    if (!run.ok() && run.status().path == "$.tile") {
+      ++refused;
+      continue;
+    }
+    CHECK(judge_run(file, run) == "");
+  }
+  CHECK(refused * 10 <= static_cast<int>(rows.size()));
+}
+
+}  // namespace
+
+TEST_CASE("a covering array of specs and workloads agrees with the reference", "[sweep]") {
+  const std::vector<std::vector<int>> rows = pairwise_rows(levels(), kSeed);
+  WARN(rows.size() << " cells, seed " << kSeed);
+  run_rows(rows);
+}
+
+TEST_CASE("random cells agree with the reference", "[sweep]") {
+  run_rows(random_rows(levels(), 30, kSeed + 1));
+}
+
+}  // namespace attnloom::testing
