@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the CPU benchmarks of a build folder and writes their rows into a results file (docs/BENCHMARKS.md).
+
+A row that the file holds already, by issue and name, is replaced; all others stay. bench/table.py makes the page.
+
+usage: bench/record.py --build DIR --json OUT [--issue A] [--repetitions 9]
+"""
+
+import argparse
+import json
+import os
+import subprocess
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+
+COMPILE = "compile_time --benchmark_filter=attention_d128"
+SIMULATE = "sim_speed"
+# row: (command, name of the benchmark, unit, bar); seconds have an upper bar, rates a lower one.
+ROWS = {
+    "compile_d128_q16": (COMPILE, "attention_d128/q16/process_time", "s", 0.8),
+    "compile_d128_q64": (COMPILE, "attention_d128/q64/process_time", "s", 0.8),
+    "compile_d128_q128": (COMPILE, "attention_d128/q128/process_time", "s", 0.8),
+    "compile_d128_joint": (COMPILE, "attention_d128/joint/process_time", "s", 0.8),
+    "sim_checks_on": (SIMULATE, "prefill/checks_on/manual_time", "M/s", 12.0),
+    "sim_checks_off": (SIMULATE, "prefill/checks_off/manual_time", "M/s", None),
+}
+
+
+def output_of(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def medians(build, command, repetitions):
+    """The medians of every benchmark of one program, by name, and the arguments it was run with."""
+    words = command.split() + [f"--benchmark_repetitions={repetitions}"]
+    program = os.path.join(build, "bench", words[0])
+    text = output_of(program, *words[1:], "--benchmark_report_aggregates_only=true", "--benchmark_format=json")
+    found = {}
+    for entry in json.loads(text)["benchmarks"]:
+        if entry.get("error_occurred"):
+            raise SystemExit(f"record: {entry['name']}: {entry['error_message']}")
+        if entry.get("aggregate_name") == "median":
+            found[entry["run_name"]] = entry
+    return found, "bench/" + " ".join(words)
+
+
+def value_of(entry, unit):
+    if unit == "M/s":
+        return entry["warp_instructions_per_s"] / 1e6
+    return entry["cpu_time"] / 1e3
+
+
+def cpu_name():
+    with open("/proc/cpuinfo", encoding="ascii") as file:
+        model = next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    return f"{model}, {os.cpu_count()} cores"
+
+
+def compiler_of(build):
+    with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as file:
+        path = next(line.split("=", 1)[1].strip() for line in file if line.startswith("CMAKE_CXX_COMPILER:"))
+    return output_of(path, "--version").splitlines()[0]
+
+
+def measure(build, issue, repetitions):
+    """One row for each of ROWS."""
+    results = {}
+    for command in sorted({row[0] for row in ROWS.values()}):
+        results[command] = medians(build, command, repetitions)
+    nvrtc = results[COMPILE][0]["attention_d128/q16/process_time"]["label"]
+    commit = output_of("git", "-C", ROOT, "describe", "--always", "--dirty").strip()
+    versions = {"cpu": cpu_name(), "compiler": compiler_of(build), "nvrtc": nvrtc}
+    rows = []
+    for name, (command, benchmark, unit, bar) in ROWS.items():
+        entries, shown = results[command]
+        ours = round(value_of(entries[benchmark], unit), 3)
+        met = None
+        if bar is not None:
+            met = ours >= bar if unit == "M/s" else ours <= bar
+        row = {"issue": issue, "row": name, "ours": ours, "peer": None, "peer_name": None, "unit": unit}
+        row.update({"ratio": None, "bar": bar, "met": met, "command": shown, "commit": commit, "versions": versions})
+        if command == SIMULATE:
+            row["versions"] = versions | {"instruction_set": entries[benchmark]["label"]}
+        rows.append(row)
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", required=True, help="build folder, configured with -DATTNLOOM_BENCH=ON")
+    parser.add_argument("--json", required=True, metavar="OUT", help="results file, one object a line")
+    parser.add_argument("--issue", default="A")
+    parser.add_argument("--repetitions", type=int, default=9)
+    options = parser.parse_args()
+    rows = measure(options.build, options.issue, options.repetitions)
+    measured = {(row["issue"], row["row"]) for row in rows}
+    kept = []
+    if os.path.exists(options.json):
+        with open(options.json, encoding="utf-8") as file:
+            kept = [row for row in map(json.loads, file) if (row["issue"], row["row"]) not in measured]
+    with open(options.json, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in kept + rows)
+    for row in rows:
+        print(f"{row['row']:20} {row['ours']:8} {row['unit']:4} bar {row['bar']}")
+
+
+if __name__ == "__main__":
+    main()
