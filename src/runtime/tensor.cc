@@ -57,4 +57,15 @@ int bytes_of(TensorType type) {
   return 0;
 }
 
+TensorView dense_tensor(TensorType type, std::span<const std::int64_t> shape, DeviceAddress data) {
+  TensorView view{.data = data, .type = type};
+  for (const std::int64_t extent : shape) view.shape[view.rank++] = extent;
+  std::int64_t stride = 1;
+  for (int i = view.rank - 1; i >= 0; --i) {
+    view.strides[i] = stride;
+    stride *= view.shape[i];
+  }
+  return view;
+}
+
 }  // namespace attnloom

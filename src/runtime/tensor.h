@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -38,5 +39,9 @@ struct TensorView {
   std::int64_t strides[5] = {};  // elements
   bool given() const { return type != TensorType::kNone; }
 };
+
+// A view whose rows lie one behind the other, the last dimension contiguous. REQUIRES: at most five
+// dimensions.
+TensorView dense_tensor(TensorType type, std::span<const std::int64_t> shape, DeviceAddress data);
 
 }  // namespace attnloom

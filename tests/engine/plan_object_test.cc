@@ -31,16 +31,7 @@ constexpr DeviceAddress kOutputs = 0x100000000;  // behind the largest input
 
 TensorView tensor(std::initializer_list<std::int64_t> shape, TensorType type = TensorType::kBf16,
                   DeviceAddress data = kInputs) {
-  TensorView view;
-  view.data = data;
-  view.type = type;
-  for (const std::int64_t extent : shape) view.shape[view.rank++] = extent;
-  std::int64_t stride = 1;
-  for (int i = view.rank - 1; i >= 0; --i) {
-    view.strides[i] = stride;
-    stride *= view.shape[i];
-  }
-  return view;
+  return dense_tensor(type, std::span(shape.begin(), shape.size()), data);
 }
 
 AttentionTensors decode_tensors() {

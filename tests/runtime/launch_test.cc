@@ -13,16 +13,7 @@ constexpr int kPageSize = 16;
 constexpr int kPages = 8;
 
 TensorView tensor(TensorType type, std::initializer_list<std::int64_t> shape, DeviceAddress data) {
-  TensorView view;
-  view.data = data;
-  view.type = type;
-  for (const std::int64_t extent : shape) view.shape[view.rank++] = extent;
-  std::int64_t stride = 1;
-  for (int i = view.rank - 1; i >= 0; --i) {
-    view.strides[i] = stride;
-    stride *= view.shape[i];
-  }
-  return view;
+  return dense_tensor(type, std::span(shape.begin(), shape.size()), data);
 }
 
 Spec spec_of(KvLayout layout) {

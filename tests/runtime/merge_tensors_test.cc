@@ -8,14 +8,7 @@ namespace attnloom {
 namespace {
 
 TensorView dense(TensorType type, std::initializer_list<std::int64_t> shape, DeviceAddress data) {
-  TensorView view{.data = data, .type = type};
-  for (const std::int64_t extent : shape) view.shape[view.rank++] = extent;
-  std::int64_t stride = 1;
-  for (int i = view.rank - 1; i >= 0; --i) {
-    view.strides[i] = stride;
-    stride *= view.shape[i];
-  }
-  return view;
+  return dense_tensor(type, std::span(shape.begin(), shape.size()), data);
 }
 
 struct Merge {

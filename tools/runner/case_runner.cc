@@ -47,17 +47,6 @@ class DeviceBuffers {
   std::vector<DeviceAddress> addresses_;
 };
 
-TensorView dense(DeviceAddress data, TensorType type, std::span<const std::int64_t> shape) {
-  TensorView view{.data = data, .type = type, .rank = static_cast<int>(shape.size())};
-  std::int64_t stride = 1;
-  for (int i = view.rank - 1; i >= 0; --i) {
-    view.shape[i] = shape[static_cast<std::size_t>(i)];
-    view.strides[i] = stride;
-    stride *= view.shape[i];
-  }
-  return view;
-}
-
 Result<TensorView> cache_view(DeviceBuffers& buffers, const CacheImage& image, DType dtype,
                               const std::string& label) {
   ATTNLOOM_TRY(const DeviceAddress data, buffers.input(image.bytes, label));
@@ -69,18 +58,18 @@ Result<TensorView> cache_view(DeviceBuffers& buffers, const CacheImage& image, D
 
 Status place_inputs(DeviceBuffers& buffers, const CaseFile& file, AttentionTensors& tensors) {
   ATTNLOOM_TRY(const DeviceAddress q, buffers.input(std::as_bytes(std::span(file.q.bits)), "q"));
-  tensors.q = dense(q, tensor_type_of(file.spec.dtype.q), file.q.shape);
+  tensors.q = dense_tensor(tensor_type_of(file.spec.dtype.q), file.q.shape, q);
   ATTNLOOM_TRY(tensors.k, cache_view(buffers, file.k_image, file.spec.dtype.kv, "k"));
   ATTNLOOM_TRY(tensors.v, cache_view(buffers, file.v_image, file.spec.dtype.kv, "v"));
   if (file.spec.layout.kv == KvLayout::kPaged) {
     const std::int64_t shape[] = {static_cast<std::int64_t>(file.page_indices.size())};
     ATTNLOOM_TRY(const DeviceAddress pages,
                  buffers.input(std::as_bytes(std::span(file.page_indices)), "page_indices"));
-    tensors.page_indices = dense(pages, TensorType::kI32, shape);
+    tensors.page_indices = dense_tensor(TensorType::kI32, shape, pages);
   }
   for (const CasePointerParam& param : file.pointers) {
     ATTNLOOM_TRY(const DeviceAddress data, buffers.input(param.bytes, param.name));
-    tensors.params.push_back({param.name, dense(data, pointee_of(param.type), param.shape)});
+    tensors.params.push_back({param.name, dense_tensor(pointee_of(param.type), param.shape, data)});
   }
   return ok_status();
 }
@@ -90,10 +79,10 @@ Status place_outputs(DeviceBuffers& buffers, const CaseFile& file, AttentionTens
   const auto rows = static_cast<std::size_t>(o_shape[0] * o_shape[1]);
   ATTNLOOM_TRY(const DeviceAddress o,
                buffers.poisoned(rows * static_cast<std::size_t>(o_shape[2]) * 2, "o"));
-  tensors.o = dense(o, tensor_type_of(file.spec.dtype.o), o_shape);
+  tensors.o = dense_tensor(tensor_type_of(file.spec.dtype.o), o_shape, o);
   if (!file.spec.variant.softmax) return ok_status();
   ATTNLOOM_TRY(const DeviceAddress lse, buffers.poisoned(rows * 4, "lse"));
-  tensors.lse = dense(lse, TensorType::kF32, std::span(o_shape, 2));
+  tensors.lse = dense_tensor(TensorType::kF32, std::span(o_shape, 2), lse);
   return ok_status();
 }
 
