@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention_mma: attention on mma.sync for every device since sm_80. A CTA of four warps walks its
-// queue of work items; an item is a tile of packed query rows of one KV head against a range of
-// keys. FlashAttention-2's loop (Dao 2023, algorithm 1) over KV tiles gathered by loom/copy.cuh.
+// attention_mma: attention on mma.sync for every device since sm_80. A CTA of four or eight warps
+// walks its queue of work items; an item is a tile of packed query rows of one KV head against a
+// range of keys. FlashAttention-2's loop (Dao 2023, algorithm 1) over KV tiles gathered by
+// loom/copy.cuh.
 #pragma once
 
 #include "loom/epilogue.cuh"
@@ -13,7 +14,8 @@ namespace loom {
 template <class Config, class Class, class Variant>
 struct AttentionTile {
   using Element = typename Config::Element;
-  using Layout = WarpLayout<Class>;
+  static constexpr int kWarps = Config::kThreads / 32;
+  using Layout = WarpLayout<kWarps, Class>;
   using Ring = KvRing<Config, Class>;
   using QTile = SharedTile<Class::kQ, Config::kHeadDimQk>;
   static constexpr int kLogits = Layout::kKvPerWarp / 8;
@@ -26,7 +28,7 @@ struct AttentionTile {
   // apart.
   static constexpr int kScratchStride = Config::kHeadDimVo + 8;  // words
   static constexpr int kScratchBytes =
-      kWarpCount * 16 * (kScratchStride + (Layout::kKvWarps == 1 ? 0 : 2)) * 4;
+      kWarps * 16 * (kScratchStride + (Layout::kKvWarps == 1 ? 0 : 2)) * 4;
   static constexpr int kTileBytes = QTile::kBytes + Ring::kBytes;
   static constexpr int kSharedBytes = kTileBytes > kScratchBytes ? kTileBytes : kScratchBytes;
   static_assert(kSharedBytes <= Config::kSharedBytes, "spec/tiles.h counts the same bytes");
@@ -44,7 +46,9 @@ struct AttentionTile {
   u32 held[kHoldQueries ? kSteps : 1][4];
 
   LOOM_DEVICE QTile queries() const { return {shared_address(shared)}; }
-  LOOM_DEVICE u32 query_address() const { return lane_address(queries(), Layout::row_begin()); }
+  LOOM_DEVICE typename QTile::Place query_place() const {
+    return lane_place(queries(), Layout::row_begin());
+  }
   LOOM_DEVICE Ring ring() const { return {shared_address(shared) + QTile::kBytes}; }
 
   LOOM_DEVICE void run() {
@@ -61,7 +65,7 @@ struct AttentionTile {
   LOOM_DEVICE void begin() {
     __syncthreads();  // the previous item's epilogue may still read shared memory
     bounds = kv_bounds<Config, Class>(plan, request, work);
-    copy_queries<Config::kGroupSize>(queries(), args, request, work);
+    copy_queries<Config>(queries(), args, request, work);
 #pragma unroll
     for (int b = 0; b < Layout::kBlocks; ++b) {
 #pragma unroll
@@ -79,7 +83,7 @@ struct AttentionTile {
       if (position == bounds.begin) {
 #pragma unroll
         for (int k = 0; k < kSteps; ++k)
-          load_matrix_x4(held[k], QTile::advance(query_address(), 0, 2 * k));
+          load_matrix_x4(held[k], QTile::advance(query_place(), 0, 2 * k));
       }
     }
     float logits[Layout::kBlocks][kLogits][4];
@@ -104,20 +108,20 @@ struct AttentionTile {
         for (int e = 0; e < 4; ++e) logits[b][j][e] = 0.0f;
       }
     }
-    const u32 query_address = this->query_address();
-    const u32 key_address = lane_address_of_rows(keys, Layout::kv_begin());
+    const typename QTile::Place query_place = this->query_place();
+    const typename Ring::KTile::Place key_place = lane_place_of_rows(keys, Layout::kv_begin());
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
       u32 a[Layout::kBlocks][4];
       if constexpr (!kHoldQueries) {
 #pragma unroll
         for (int b = 0; b < Layout::kBlocks; ++b)
-          load_matrix_x4(a[b], QTile::advance(query_address, 16 * b, 2 * k));
+          load_matrix_x4(a[b], QTile::advance(query_place, 16 * b, 2 * k));
       }
 #pragma unroll
       for (int j = 0; j < kLogits; j += 2) {
         u32 r[4];
-        load_matrix_x4(r, Ring::KTile::advance(key_address, 8 * j, 2 * k));
+        load_matrix_x4(r, Ring::KTile::advance(key_place, 8 * j, 2 * k));
 #pragma unroll
         for (int b = 0; b < Layout::kBlocks; ++b) {
           const u32(&query)[4] = kHoldQueries ? held[kHoldQueries ? k : 0] : a[b];
@@ -132,7 +136,7 @@ struct AttentionTile {
   // shuffle.
   LOOM_DEVICE void multiply_values(const float (&weights)[Layout::kBlocks][kLogits][4],
                                    const typename Ring::VTile& tokens) {
-    const u32 token_address = lane_address(tokens, Layout::kv_begin());
+    const typename Ring::VTile::Place token_place = lane_place(tokens, Layout::kv_begin());
 #pragma unroll
     for (int k = 0; k < kLogits / 2; ++k) {
       u32 a[Layout::kBlocks][4];
@@ -147,7 +151,7 @@ struct AttentionTile {
 #pragma unroll
       for (int j = 0; j < kValues; j += 2) {
         u32 r[4];
-        load_matrix_x4_trans(r, Ring::VTile::advance(token_address, 16 * k, j));
+        load_matrix_x4_trans(r, Ring::VTile::advance(token_place, 16 * k, j));
 #pragma unroll
         for (int b = 0; b < Layout::kBlocks; ++b) {
           mma_16x8x16(values[b][j], a[b], r[0], r[1], Element{});
@@ -160,17 +164,7 @@ struct AttentionTile {
   LOOM_DEVICE void finish() {
     state.finish();
     const OutputRows<Config> output{args, request, work};
-    if (work.partial_row < 0) {
-      write_rows(output, output);
-      return;
-    }
-    write_rows(output, PartialRows<Config>(args, plan, work.partial_row));
-    merge_if_last<Config, Class>(plan, output, reinterpret_cast<int*>(shared));
-  }
-
-  // `sink` is the output itself or a partial state.
-  template <class Sink>
-  LOOM_DEVICE void write_rows(const OutputRows<Config>& output, const Sink& sink) {
+    const ItemRows<Config> sink(output, plan);
     if constexpr (Layout::kKvWarps == 1) {
       write_own_rows(output, sink);
     } else {
@@ -180,8 +174,7 @@ struct AttentionTile {
 
   // Each warp owns whole rows. They pass through shared memory, as fp32 and one 16-row block at a
   // time, so that eight lanes store one row 16 bytes (or 32) each.
-  template <class Sink>
-  LOOM_DEVICE void write_own_rows(const OutputRows<Config>& output, const Sink& sink) {
+  LOOM_DEVICE void write_own_rows(const OutputRows<Config>& output, const ItemRows<Config>& sink) {
     float* block = reinterpret_cast<float*>(shared) + warp_index() * 16 * kScratchStride;
 #pragma unroll
     for (int b = 0; b < Layout::kBlocks; ++b) {
@@ -206,13 +199,14 @@ struct AttentionTile {
     }
   }
 
-  // The four warps hold states of the same 16 rows over different keys: merged in warp order
-  // through shared memory.
-  template <class Sink>
-  LOOM_DEVICE void write_shared_rows(const OutputRows<Config>& output, const Sink& sink) {
+  // Warps that split the keys hold states of the same rows: merged in warp order through shared
+  // memory.
+  LOOM_DEVICE void write_shared_rows(const OutputRows<Config>& output,
+                                     const ItemRows<Config>& sink) {
+    constexpr int kStride = Layout::kRowWarps * 16;  // rows between the states of one row
     float* blocks = reinterpret_cast<float*>(shared);
-    float* m = blocks + kWarpCount * 16 * kScratchStride;
-    float* l = m + kWarpCount * 16;
+    float* m = blocks + kWarps * 16 * kScratchStride;
+    float* l = m + kWarps * 16;
     store_block(blocks + warp_index() * 16 * kScratchStride, 0, [](int) { return 1.0f; });
     if ((lane_index() & 3) == 0) {
 #pragma unroll
@@ -222,20 +216,20 @@ struct AttentionTile {
       }
     }
     __syncthreads();
-    for (int i = static_cast<int>(threadIdx.x); i < 16 * kValues; i += kThreadCount) {
+    for (int i = static_cast<int>(threadIdx.x); i < Class::kQ * kValues; i += Config::kThreads) {
       const int row = i / kValues;
       const int dim = i % kValues * 8;
       float largest = negative_infinity();
 #pragma unroll
-      for (int w = 0; w < kWarpCount; ++w) largest = fmaxf(largest, m[w * 16 + row]);
+      for (int w = 0; w < Layout::kKvWarps; ++w) largest = fmaxf(largest, m[w * kStride + row]);
       float sum = 0.0f;
       float x[8] = {};
 #pragma unroll
-      for (int w = 0; w < kWarpCount; ++w) {
-        const float weight = Config::kSoftmax ? state_weight(m[w * 16 + row], largest) : 1.0f;
+      for (int w = 0; w < Layout::kKvWarps; ++w) {
+        const float weight = Config::kSoftmax ? state_weight(m[w * kStride + row], largest) : 1.0f;
         float part[8];
-        load_eight(part, blocks + (w * 16 + row) * kScratchStride + dim);
-        sum = fmaf(weight, l[w * 16 + row], sum);
+        load_eight(part, blocks + (w * kStride + row) * kScratchStride + dim);
+        sum = fmaf(weight, l[w * kStride + row], sum);
 #pragma unroll
         for (int e = 0; e < 8; ++e) x[e] = fmaf(weight, part[e], x[e]);
       }
@@ -270,23 +264,24 @@ struct AttentionTile {
   }
 };
 
-// Picks the class of an item; in a kernel of one class nothing is left of it.
+// Picks the class of an item and returns its rows; in a kernel of one class nothing is left of the
+// choice.
 template <class Config, template <int> class TileClass, class Variant, int index = 0>
-LOOM_DEVICE void run_item(const AttentionArgs& args, const PlanHeader& plan, const Variant& variant,
-                          const WorkItem& work, const RequestRow& request, unsigned char* shared) {
+LOOM_DEVICE int run_item(const AttentionArgs& args, const PlanHeader& plan, const Variant& variant,
+                         const WorkItem& work, const RequestRow& request, unsigned char* shared) {
   if constexpr (index + 1 < Config::kClassCount) {
     if (work.tile_class != index) {
-      run_item<Config, TileClass, Variant, index + 1>(args, plan, variant, work, request, shared);
-      return;
+      return run_item<Config, TileClass, Variant, index + 1>(args, plan, variant, work, request,
+                                                             shared);
     }
   }
   AttentionTile<Config, TileClass<index>, Variant>{args, plan, variant, work, request, shared}
       .run();
+  return TileClass<index>::kQ;
 }
 
 template <class Config, template <int> class TileClass, class Variant>
 LOOM_DEVICE void attention_mma(const AttentionArgs& args) {
-  static_assert(Config::kThreads == kThreadCount, "four warps");
   extern __shared__ __align__(
       1024) unsigned char shared[];  // tiles are addressed by XOR: rows must not straddle
   const PlanHeader& plan = *reinterpret_cast<const PlanHeader*>(args.workspace);
@@ -301,7 +296,10 @@ LOOM_DEVICE void attention_mma(const AttentionArgs& args) {
     const WorkItem& work = reinterpret_cast<const WorkItem*>(args.workspace + plan.items_offset)[i];
     const RequestRow& request =
         reinterpret_cast<const RequestRow*>(args.workspace + plan.requests_offset)[work.request];
-    run_item<Config, TileClass>(args, plan, variant, work, request, shared);
+    const int rows = run_item<Config, TileClass>(args, plan, variant, work, request, shared);
+    if (work.partial_row < 0) continue;
+    merge_if_last<Config>(plan, OutputRows<Config>{args, request, work}, rows,
+                          reinterpret_cast<int*>(shared));
   }
 }
 

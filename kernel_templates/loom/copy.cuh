@@ -9,35 +9,40 @@
 namespace loom {
 
 constexpr int kLanesPerRow = 8;
-constexpr int kRowsPerPass = kThreadCount / kLanesPerRow;
+template <class Config>
+constexpr int kRowsPerPass = Config::kThreads / kLanesPerRow;
 
 // Copies the chunks of one row that belong to `lane` of its eight; a row that does not exist
 // becomes zeros, so that neither stale shared memory nor an unused cache slot (NaN times a zero
 // weight is NaN) can reach a product.
 template <class Tile>
 LOOM_DEVICE void copy_row(const Tile& tile, int row, int lane, const u16* from, bool exists) {
+  const int bytes = exists ? 16 : 0;
+  const u32 to = tile.slab_address(row, lane);
 #pragma unroll
-  for (int c = 0; c < Tile::kChunks; c += kLanesPerRow) {
-    const int chunk = c + lane;
-    copy_async_16(tile.chunk_address(row, chunk), from + chunk * 8, exists ? 16 : 0);
-  }
+  for (int slab = 0; slab < Tile::kSlabChunks / 8; ++slab)
+    copy_async_16(to + slab * Tile::kSlabBytes, from + lane * 8 + slab * 64, bytes);
+  constexpr int kTailChunks = Tile::kChunks - Tile::kSlabChunks;
+  if (kTailChunks > 0 && lane < kTailChunks)
+    copy_async_16(tile.tail_address(row, lane), from + (Tile::kSlabChunks + lane) * 8, bytes);
 }
 
 // Query rows, packed as token * group + head within the group.
-template <int group, class Tile>
+template <class Config, class Tile>
 LOOM_DEVICE void copy_queries(const Tile& tile, const AttentionArgs& args,
                               const RequestRow& request, const WorkItem& work) {
   const u16* base = static_cast<const u16*>(args.q);
 #pragma unroll
-  for (int pass = 0; pass < Tile::kRows; pass += kRowsPerPass) {
+  for (int pass = 0; pass < Tile::kRows; pass += kRowsPerPass<Config>) {
     const int row = pass + static_cast<int>(threadIdx.x) / kLanesPerRow;
-    if (Tile::kRows % kRowsPerPass != 0 && row >= Tile::kRows) break;
+    if (Tile::kRows % kRowsPerPass<Config> != 0 && row >= Tile::kRows) break;
     const int packed = work.q_row + row;
-    const int token = packed / group;
+    const int token = packed / Config::kGroupSize;
     const bool exists = token < request.qo_len;
     const i64 offset =
         (static_cast<i64>(request.qo_begin) + token) * args.q_token_stride +
-        (static_cast<i64>(work.kv_head) * group + packed % group) * args.q_head_stride;
+        (static_cast<i64>(work.kv_head) * Config::kGroupSize + packed % Config::kGroupSize) *
+            args.q_head_stride;
     copy_row(tile, row, static_cast<int>(threadIdx.x) % kLanesPerRow, exists ? base + offset : base,
              exists);
   }
@@ -47,8 +52,8 @@ LOOM_DEVICE void copy_queries(const Tile& tile, const AttentionArgs& args,
 // registers: the copies of a tile must not wait for a dependent load.
 template <class Config, int tile_rows>
 struct KvSource {
-  static constexpr int kRows = tile_rows / kRowsPerPass;  // rows of a tile that this lane copies
-  static_assert(kRows * kRowsPerPass == tile_rows, "a KV tile is a whole number of passes");
+  // Rows of a tile that this lane copies; of a tile smaller than a pass only the first threads do.
+  static constexpr int kRows = (tile_rows + kRowsPerPass<Config> - 1) / kRowsPerPass<Config>;
 
   const RequestRow& request;
   const WorkItem& work;
@@ -56,7 +61,7 @@ struct KvSource {
   int page[kRows];
 
   LOOM_DEVICE static int row_of(int i, int thread) {
-    return i * kRowsPerPass + thread / kLanesPerRow;
+    return i * kRowsPerPass<Config> + thread / kLanesPerRow;
   }
 
   LOOM_DEVICE void fetch_pages(const AttentionArgs& args, int kv_begin) {
@@ -81,6 +86,7 @@ struct KvSource {
     const u16* v = static_cast<const u16*>(args.v) + work.kv_head * args.v_head_stride;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
+      if (tile_rows % kRowsPerPass<Config> != 0 && row_of(i, thread) >= tile_rows) break;
       const int token = kv_begin + row_of(i, thread);
       const bool exists = token < kv_end;
       i64 k_offset = 0;

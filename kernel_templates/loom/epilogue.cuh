@@ -71,6 +71,36 @@ struct PartialRows {
   }
 };
 
+// Where an item's finished rows go: to the output, or where several items share it to a partial
+// state. One store loop for both: the choice costs a predicate, a second loop cost a tenth of the
+// compile.
+template <class Config>
+struct ItemRows {
+  const OutputRows<Config>& output;
+  PartialRows<Config> partial;
+  bool alone;
+
+  LOOM_DEVICE ItemRows(const OutputRows<Config>& output, const PlanHeader& plan)
+      : output(output),
+        partial(output.args, plan, output.work.partial_row),
+        alone(output.work.partial_row < 0) {}
+
+  LOOM_DEVICE void store(int row, int dim, const float (&x)[8]) const {
+    if (alone) {
+      output.store(row, dim, x);
+    } else {
+      partial.store(row, dim, x);
+    }
+  }
+  LOOM_DEVICE void store_lse(int row, float base2) const {
+    if (alone) {
+      output.store_lse(row, base2);
+    } else {
+      partial.store_lse(row, base2);
+    }
+  }
+};
+
 // Folds `count` states of one row, `stride` rows apart, in their order. x receives the merged
 // values of eight dims.
 template <class Config>
@@ -102,12 +132,14 @@ LOOM_DEVICE float merge_row(float (&x)[8], const PartialRows<Config>& first, int
   return state_lse(largest, total);
 }
 
-// Announces this item's partial state; the last arriver writes the output tile.
+// Announces this item's partial state; the last arriver writes the output tile. `tile_rows`: of the
+// item's class. One copy of it serves all classes of a kernel: it is not on the hot path and a
+// sixth of a class's code.
 // REQUIRES: every thread of the CTA calls it after its partial stores; `scratch` is one word of
 // shared memory.
-template <class Config, class Class>
+template <class Config>
 LOOM_DEVICE void merge_if_last(const PlanHeader& plan, const OutputRows<Config>& output,
-                               int* scratch) {
+                               int tile_rows, int* scratch) {
   const AttentionArgs& args = output.args;
   const MergeTile tile =
       reinterpret_cast<const MergeTile*>(args.workspace + plan.merges_offset)[output.work.merge];
@@ -122,12 +154,13 @@ LOOM_DEVICE void merge_if_last(const PlanHeader& plan, const OutputRows<Config>&
   if (*scratch != tile.count - 1) return;
   const PartialRows<Config> first(args, plan, tile.partial_row);
   constexpr int kChunks = Config::kHeadDimVo / 8;
-  for (int i = static_cast<int>(threadIdx.x); i < Class::kQ * kChunks; i += kThreadCount) {
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < tile_rows * kChunks; i += Config::kThreads) {
     const int row = i / kChunks;
     const int dim = i % kChunks * 8;
     if (!output.exists(row)) break;
     float x[8];
-    const float lse = merge_row<Config>(x, first, row, dim, tile.count, Class::kQ);
+    const float lse = merge_row<Config>(x, first, row, dim, tile.count, tile_rows);
     output.store(row, dim, x);
     if (dim == 0) output.store_lse(row, lse);
   }

@@ -7,9 +7,6 @@
 
 namespace loom {
 
-constexpr int kWarpCount = 4;
-constexpr int kThreadCount = 32 * kWarpCount;
-
 LOOM_DEVICE int lane_index() {
   return static_cast<int>(threadIdx.x & 31u);
 }
@@ -17,44 +14,79 @@ LOOM_DEVICE int warp_index() {
   return static_cast<int>(threadIdx.x >> 5);
 }
 
-// Rows of `columns` 16-bit elements. 16-byte chunk j of row i is stored at j ^ (i & 7): the eight
-// rows that one ldmatrix phase reads, and the eight chunks that eight lanes copy into one row, each
-// fall into eight different bank groups.
+// Rows of `columns` 16-bit elements: slabs of 64 columns, [rows][128 bytes] each, then a tail of
+// 16, 32 or 64 for what is left. Within a slab 16-byte chunk j of row i is stored at j ^ (i & 7),
+// in a narrower tail at j ^ (the row's number among those that share 128 bytes): the eight rows
+// that one ldmatrix phase reads, and the eight chunks that eight lanes copy into one row, each fall
+// into eight different bank groups.
 template <int rows, int columns>
 struct SharedTile {
-  static_assert(columns == 64 || columns == 128, "advance() needs rows of 128 or 256 bytes");
+  static_assert(columns % 16 == 0 && rows % 8 == 0, "ldmatrix reads 8 rows of two chunks");
   static constexpr int kRows = rows;
   static constexpr int kChunks = columns / 8;
-  static constexpr int kRowBytes = columns * 2;
-  static constexpr int kBytes = rows * kRowBytes;
+  static constexpr int kSlabChunks = kChunks / 8 * 8;  // chunks that lie in full slabs
+  static constexpr int kTail = columns % 64;
+  static constexpr int kTailColumns = kTail == 48 ? 64 : kTail;
+  static constexpr int kTailRowBytes = kTailColumns * 2;
+  static constexpr int kSlabBytes = rows * 128;
+  static constexpr int kBytes = rows * (kSlabChunks * 16 + kTailRowBytes);
+  // Rows of a tail that share 128 bytes hold the same swizzle.
+  static constexpr int kTailShift = kTailColumns == 16 ? 2 : kTailColumns == 32 ? 1 : 0;
+  static constexpr int kTailMask = kTailColumns == 16 ? 1 : kTailColumns == 32 ? 3 : 7;
 
-  u32 base;  // a multiple of kRowBytes
+  // Where a lane starts: the same place in a slab and in the tail (unused where there is none).
+  struct Place {
+    u32 slab;
+    u32 tail;
+  };
 
-  LOOM_DEVICE u32 chunk_address(int row, int chunk) const {
-    return base + static_cast<u32>(row * kRowBytes + ((chunk ^ (row & 7)) << 4));
+  u32 base;  // a multiple of 128
+
+  // Of the first slab; the others lie kSlabBytes behind one another. REQUIRES: chunk < 8.
+  LOOM_DEVICE u32 slab_address(int row, int chunk) const {
+    return base + static_cast<u32>(row * 128 + ((chunk ^ (row & 7)) << 4));
+  }
+  // `chunk` counts from the tail's first.
+  LOOM_DEVICE u32 tail_address(int row, int chunk) const {
+    return base + static_cast<u32>(kSlabChunks * rows * 16 + row * kTailRowBytes +
+                                   ((chunk ^ ((row >> kTailShift) & kTailMask)) << 4));
   }
 
-  // The address `rows` below and `chunks` to the right of one that chunk_address gave for chunk 0
-  // or 1: one XOR and an immediate offset, where the general form made ptxas keep an address per
-  // chunk in a register and spill. REQUIRES: more_rows is a multiple of 8, more_chunks of 2.
-  LOOM_DEVICE static u32 advance(u32 address, int more_rows, int more_chunks) {
-    return (address ^ static_cast<u32>(more_chunks << 4)) + static_cast<u32>(more_rows * kRowBytes);
+  // REQUIRES: chunk is 0 or 1.
+  LOOM_DEVICE Place place(int row, int chunk) const {
+    return {kSlabChunks == 0 ? 0u : slab_address(row, chunk),
+            kTail == 0 ? 0u : tail_address(row, chunk)};
+  }
+
+  // The address `more_rows` below and `more_chunks` to the right of a place: one XOR and an
+  // immediate offset, where the general form made ptxas keep an address per chunk in a register
+  // and spill. REQUIRES: both are constants, more_rows a multiple of 8, more_chunks of 2.
+  LOOM_DEVICE static u32 advance(const Place& place, int more_rows, int more_chunks) {
+    if (more_chunks < kSlabChunks) {
+      return (place.slab ^ static_cast<u32>((more_chunks & 7) << 4)) +
+             static_cast<u32>((more_chunks >> 3) * kSlabBytes + more_rows * 128);
+    }
+    return (place.tail ^ static_cast<u32>((more_chunks - kSlabChunks) << 4)) +
+           static_cast<u32>(more_rows * kTailRowBytes);
   }
 };
 
-// How the four warps share a class: one row block of 16 and four quarters of the KV tile, or four
-// row blocks.
-template <class Class>
+// How a CTA's warps share a class: 16-row blocks first; warps beyond those split the KV tile.
+template <int warps, class Class>
 struct WarpLayout {
-  static constexpr int kRowWarps = Class::kQ == 16 ? 1 : kWarpCount;
-  static constexpr int kKvWarps = kWarpCount / kRowWarps;
+  static constexpr int kRowWarps = Class::kQ / 16 < warps ? Class::kQ / 16 : warps;
+  static constexpr int kKvWarps = warps / kRowWarps;
   static constexpr int kBlocks = Class::kQ / (16 * kRowWarps);  // 16-row mma blocks per warp
   static constexpr int kKvPerWarp = Class::kKv / kKvWarps;
-  static_assert(kBlocks * 16 * kRowWarps == Class::kQ, "query tile must be 16, 64 or 128 rows");
+  static_assert(kBlocks * 16 * kRowWarps == Class::kQ && kRowWarps * kKvWarps == warps,
+                "the warps divide the query tile");
   static_assert(kKvPerWarp % 16 == 0, "PV consumes 16 tokens at a time");
+  static_assert(kKvWarps == 1 || kBlocks == 1, "warps that split the keys hold one row block each");
 
-  LOOM_DEVICE static int row_begin() { return kRowWarps == 1 ? 0 : warp_index() * kBlocks * 16; }
-  LOOM_DEVICE static int kv_begin() { return kKvWarps == 1 ? 0 : warp_index() * kKvPerWarp; }
+  LOOM_DEVICE static int row_begin() { return warp_index() % kRowWarps * kBlocks * 16; }
+  LOOM_DEVICE static int kv_begin() {
+    return kKvWarps == 1 ? 0 : warp_index() / kRowWarps * kKvPerWarp;
+  }
 };
 
 // Accumulators of one 16 x (8 * n) block: element e of fragment j lies at row lane/4 + 8*(e/2),
@@ -66,19 +98,19 @@ LOOM_DEVICE int fragment_column(int j, int e) {
   return 8 * j + 2 * (lane_index() & 3) + (e & 1);
 }
 
-// Where a lane points ldmatrix for row 0, chunk 0 of a tile; SharedTile::advance() goes on from
-// there. For the A operand (16 rows x 16 columns) and, transposed, for two neighbouring 8-column
-// blocks of a [k][n] tile (values).
+// Where a lane points ldmatrix for chunk 0 of the 16 rows from `row`; SharedTile::advance() goes on
+// from there. For the A operand (16 rows x 16 columns) and, transposed, for two neighbouring
+// 8-column blocks of a [k][n] tile (values).
 template <class Tile>
-LOOM_DEVICE u32 lane_address(const Tile& tile, int row) {
-  return tile.chunk_address(row + (lane_index() & 15), lane_index() >> 4);
+LOOM_DEVICE typename Tile::Place lane_place(const Tile& tile, int row) {
+  return tile.place(row + (lane_index() & 15), lane_index() >> 4);
 }
 
 // For the B operands of two neighbouring 8-row blocks of an [n][k] tile (keys).
 template <class Tile>
-LOOM_DEVICE u32 lane_address_of_rows(const Tile& tile, int row) {
+LOOM_DEVICE typename Tile::Place lane_place_of_rows(const Tile& tile, int row) {
   const int lane = lane_index();
-  return tile.chunk_address(row + (lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
+  return tile.place(row + (lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
 }
 
 }  // namespace loom

@@ -11,49 +11,62 @@
 namespace attnloom {
 namespace {
 
-constexpr int kThreads = 128;  // four warps in every class
-constexpr int kWarps = kThreads / 32;
+constexpr int kMergeThreads = 128;
 constexpr int kStages = 2;
 constexpr int kFragmentRows =
     16;  // of one mma, in query rows and, as the k of the second product, in KV tokens
 constexpr int kReservedBytesPerCta = 1024;  // of shared memory, by the driver (sm_80 and later)
 constexpr int kElementBytes = 2;
 
-// How the four warps share a class's tile. Class 16 has one row block, so its warps split the KV
-// tokens instead and merge their states at the end.
+// Four warps a CTA, and eight where the accumulators of four do not fit (row blocks * vo / 2
+// registers of 255 a thread).
+constexpr int kWarpCounts[] = {4, 8};
+
+// How the warps share a class's tile: row blocks first, and warps beyond those split the KV tokens
+// and merge their states at the end.
 struct WarpLayout {
   int row_blocks;  // of 16 rows, a warp
   int kv_warps;
-  int most_ctas_per_sm;  // beyond this the registers are worth more than another CTA
 };
-WarpLayout warp_layout(int q) {
-  if (q == 16) return {1, kWarps, 4};
-  return {q / (kFragmentRows * kWarps), 1, 2};
+WarpLayout warp_layout(int q, int warps) {
+  const int row_warps = std::min(q / kFragmentRows, warps);
+  return {q / (kFragmentRows * row_warps), warps / row_warps};
+}
+
+// Beyond this the registers are worth more than another CTA.
+int most_ctas_per_sm(int q, int warps) {
+  return (q <= 32 ? 4 : 2) * 4 / warps;
 }
 
 // An estimate: fp32 accumulators O and S, P in 16 bits (half of S), and about 56 for addresses,
 // fragments and softmax state. It is there to choose by; with the CTAs that follow from it no tile
-// of "auto" spills (NVRTC 13.0, sm_80 and sm_90a, head dims 64 and 128), and a compile that does
-// spill steps down.
-int registers_per_thread(const Spec& spec, const TileClass& tile) {
+// of "auto" spills (tests/kernels/registers_test.cc), and a compile that does spill steps down.
+int registers_per_thread(const Spec& spec, const TileClass& tile, int warps) {
   constexpr int kRest = 56;
-  const WarpLayout layout = warp_layout(tile.q);
+  const WarpLayout layout = warp_layout(tile.q, warps);
   const int o = layout.row_blocks * spec.head_dim.vo / 2;
   const int s = layout.row_blocks * (tile.kv / layout.kv_warps) / 2;
   return o + s + s / 2 + kRest;
 }
 
-int ctas_per_sm(const TargetLimits& limits, int shared, int registers) {
+// Bytes of a row of `columns` 16-bit elements: slabs of 64 columns and a tail of 16, 32 or 64
+// (SharedTile in loom/tile.cuh).
+int row_bytes(int columns) {
+  const int tail = columns % 64;
+  return (columns - tail + (tail == 48 ? 64 : tail)) * kElementBytes;
+}
+
+int ctas_per_sm(const TargetLimits& limits, int shared, int registers, int warps) {
   return std::min(limits.shared_bytes_per_sm / (shared + kReservedBytesPerCta),
-                  limits.registers_per_sm / (kThreads * registers));
+                  limits.registers_per_sm / (32 * warps * registers));
 }
 
 std::string describe(const TileClass& tile) {
   return "tile {\"q\": " + std::to_string(tile.q) + ", \"kv\": " + std::to_string(tile.kv) + "}";
 }
 
-Status check_fit(const Spec& spec, const TileClass& tile) {
-  const WarpLayout layout = warp_layout(tile.q);
+Status check_fit(const Spec& spec, const TileClass& tile, int warps) {
+  const WarpLayout layout = warp_layout(tile.q, warps);
   const int kv_step = kFragmentRows * layout.kv_warps;
   if (tile.kv % kv_step != 0) {
     return make_error(Code::kSpecUnsupported, "$.tile",
@@ -63,7 +76,7 @@ Status check_fit(const Spec& spec, const TileClass& tile) {
                       "use a multiple of " + std::to_string(kv_step));
   }
   const TargetLimits limits = target_limits(*spec.target);
-  const int shared = shared_bytes(spec, tile);
+  const int shared = shared_bytes(spec, tile, warps);
   if (shared > limits.shared_bytes_per_cta) {
     return make_error(Code::kResourceLimit, "$.tile",
                       describe(tile) + " needs " + std::to_string(shared) +
@@ -71,7 +84,7 @@ Status check_fit(const Spec& spec, const TileClass& tile) {
                           std::to_string(limits.shared_bytes_per_cta),
                       "use a smaller tile or \"auto\"");
   }
-  const int registers = registers_per_thread(spec, tile);
+  const int registers = registers_per_thread(spec, tile, warps);
   if (registers > limits.registers_per_thread) {
     return make_error(Code::kResourceLimit, "$.tile",
                       describe(tile) + " needs about " + std::to_string(registers) +
@@ -82,35 +95,36 @@ Status check_fit(const Spec& spec, const TileClass& tile) {
   return ok_status();
 }
 
-// REQUIRES: check_fit(spec, tile) passed.
-int capped_ctas_per_sm(const Spec& spec, const TileClass& tile) {
-  const int ctas = ctas_per_sm(target_limits(*spec.target), shared_bytes(spec, tile),
-                               registers_per_thread(spec, tile));
-  return std::max(1, std::min(ctas, warp_layout(tile.q).most_ctas_per_sm));
+// REQUIRES: check_fit(spec, tile, warps) passed.
+int capped_ctas_per_sm(const Spec& spec, const TileClass& tile, int warps) {
+  const int ctas = ctas_per_sm(target_limits(*spec.target), shared_bytes(spec, tile, warps),
+                               registers_per_thread(spec, tile, warps), warps);
+  return std::max(1, std::min(ctas, most_ctas_per_sm(tile.q, warps)));
 }
 
 // The KV tile with the most CTAs an SM, and among those the largest: it has the fewest barriers a
 // token.
-std::optional<TileClass> best_class(const Spec& spec, int q) {
+std::optional<TileClass> best_class(const Spec& spec, int q, int warps) {
   std::optional<TileClass> best;
   for (const int kv : kKvTiles) {
     const TileClass tile{q, kv, kStages};
-    if (!check_fit(spec, tile).ok()) continue;
-    if (!best || capped_ctas_per_sm(spec, tile) >= capped_ctas_per_sm(spec, *best)) best = tile;
+    if (!check_fit(spec, tile, warps).ok()) continue;
+    if (!best || capped_ctas_per_sm(spec, tile, warps) >= capped_ctas_per_sm(spec, *best, warps))
+      best = tile;
   }
   return best;
 }
 
-KernelChoice make_choice(const Spec& spec, std::vector<TileClass> classes) {
-  KernelChoice choice{"attention_mma", std::move(classes), kThreads, 0, 0};
+KernelChoice make_choice(const Spec& spec, std::vector<TileClass> classes, int warps) {
+  KernelChoice choice{"attention_mma", std::move(classes), 32 * warps, 0, 0};
   int registers = 0;
-  int cap = kWarps;
+  int cap = most_ctas_per_sm(choice.classes.front().q, warps);
   for (const TileClass& tile : choice.classes) {
-    choice.shared_bytes = std::max(choice.shared_bytes, shared_bytes(spec, tile));
-    registers = std::max(registers, registers_per_thread(spec, tile));
-    cap = std::min(cap, warp_layout(tile.q).most_ctas_per_sm);
+    choice.shared_bytes = std::max(choice.shared_bytes, shared_bytes(spec, tile, warps));
+    registers = std::max(registers, registers_per_thread(spec, tile, warps));
+    cap = std::min(cap, most_ctas_per_sm(tile.q, warps));
   }
-  const int ctas = ctas_per_sm(target_limits(*spec.target), choice.shared_bytes, registers);
+  const int ctas = ctas_per_sm(target_limits(*spec.target), choice.shared_bytes, registers, warps);
   choice.min_ctas_per_sm = std::max(1, std::min(ctas, cap));
   return choice;
 }
@@ -129,16 +143,24 @@ Status check_query_tile(int q, std::string path) {
                     "allowed: " + query_tiles());
 }
 
+// The best class of each of `query_tiles` in one kernel; nothing where one of them has none.
+std::optional<KernelChoice> best_choice(const Spec& spec, std::span<const int> query_tiles) {
+  for (const int warps : kWarpCounts) {
+    std::vector<TileClass> classes;
+    for (const int q : query_tiles) {
+      const std::optional<TileClass> best = best_class(spec, q, warps);
+      if (best) classes.push_back(*best);
+    }
+    if (classes.size() == query_tiles.size()) return make_choice(spec, std::move(classes), warps);
+  }
+  return std::nullopt;
+}
+
 Result<std::vector<KernelChoice>> auto_set(const Spec& spec) {
   std::vector<KernelChoice> kernels;
-  std::vector<TileClass> joint;
   for (const int q : kQueryTiles) {
-    const std::optional<TileClass> best = best_class(spec, q);
-    if (!best) continue;
-    kernels.push_back(make_choice(spec, {*best}));
-    // The joint kernel holds the ends: the one for decode and the one for long prefills.
-    if (joint.size() == 2) joint.pop_back();
-    joint.push_back(*best);
+    if (const std::optional<KernelChoice> choice = best_choice(spec, {&q, 1}))
+      kernels.push_back(*choice);
   }
   if (kernels.empty()) {
     return make_error(Code::kResourceLimit, "$.tile",
@@ -147,7 +169,15 @@ Result<std::vector<KernelChoice>> auto_set(const Spec& spec) {
                           std::to_string(spec.head_dim.vo),
                       "");
   }
-  if (joint.size() == 2) kernels.push_back(make_choice(spec, joint));
+  // The joint kernel holds the ends, the class for decode and the one for long prefills, or the
+  // next smaller prefill class where those need different numbers of warps.
+  for (std::size_t last = kernels.size() - 1; last > 0; --last) {
+    const int ends[] = {kernels.front().classes[0].q, kernels[last].classes[0].q};
+    if (const std::optional<KernelChoice> joint = best_choice(spec, ends)) {
+      kernels.push_back(*joint);
+      break;
+    }
+  }
   return kernels;
 }
 
@@ -159,8 +189,11 @@ Result<std::vector<KernelChoice>> fixed_set(const Spec& spec, const FixedTile& f
                       "allowed: 32, 64, 128");
   }
   const TileClass tile{fixed.q, fixed.kv, kStages};
-  ATTNLOOM_CHECK(check_fit(spec, tile));
-  return std::vector<KernelChoice>{make_choice(spec, {tile})};
+  for (const int warps : kWarpCounts) {
+    if (check_fit(spec, tile, warps).ok())
+      return std::vector<KernelChoice>{make_choice(spec, {tile}, warps)};
+  }
+  return check_fit(spec, tile, kWarpCounts[0]);
 }
 
 Result<std::vector<KernelChoice>> joint_set(const Spec& spec, const JointTile& joint) {
@@ -171,33 +204,34 @@ Result<std::vector<KernelChoice>> joint_set(const Spec& spec, const JointTile& j
                       "a joint kernel has two or more different query tiles, ascending",
                       "use {\"q\", \"kv\"} for a single one; allowed: " + query_tiles());
   }
-  std::vector<TileClass> classes;
-  for (std::size_t i = 0; i < joint.classes.size(); ++i) {
-    const int q = joint.classes[i];
-    ATTNLOOM_CHECK(check_query_tile(q, "$.tile.classes[" + std::to_string(i) + "]"));
-    const std::optional<TileClass> best = best_class(spec, q);
-    // The smallest KV tile that the class allows says what is missing.
-    if (!best)
-      return check_fit(spec, {q, kFragmentRows * std::max(2, warp_layout(q).kv_warps), kStages});
-    classes.push_back(*best);
+  for (std::size_t i = 0; i < joint.classes.size(); ++i)
+    ATTNLOOM_CHECK(check_query_tile(joint.classes[i], "$.tile.classes[" + std::to_string(i) + "]"));
+  if (const std::optional<KernelChoice> choice = best_choice(spec, joint.classes))
+    return std::vector<KernelChoice>{*choice};
+  // The smallest KV tile that a class allows says what is missing.
+  for (const int q : joint.classes) {
+    const int least_kv = kFragmentRows * std::max(2, warp_layout(q, kWarpCounts[1]).kv_warps);
+    ATTNLOOM_CHECK(check_fit(spec, {q, least_kv, kStages}, kWarpCounts[1]));
   }
-  return std::vector<KernelChoice>{make_choice(spec, std::move(classes))};
+  return make_error(Code::kResourceLimit, "$.tile.classes",
+                    "no number of warps serves all of these classes", "leave one out");
 }
 
 }  // namespace
 
-int shared_bytes(const Spec& spec, const TileClass& tile) {
-  const int query = tile.q * spec.head_dim.qk * kElementBytes;
-  const int ring = tile.stages * tile.kv * (spec.head_dim.qk + spec.head_dim.vo) * kElementBytes;
+int shared_bytes(const Spec& spec, const TileClass& tile, int warps) {
+  const int query = tile.q * row_bytes(spec.head_dim.qk);
+  const int ring =
+      tile.stages * tile.kv * (row_bytes(spec.head_dim.qk) + row_bytes(spec.head_dim.vo));
   // The epilogue: 16 fp32 rows a warp, eight words longer than a row of values so that neighbouring
   // rows lie in different banks, and where warps share rows the maximum and sum of each.
-  const int row_words = spec.head_dim.vo + 8 + (warp_layout(tile.q).kv_warps == 1 ? 0 : 2);
-  return std::max(query + ring, kWarps * kFragmentRows * row_words * 4);
+  const int row_words = spec.head_dim.vo + 8 + (warp_layout(tile.q, warps).kv_warps == 1 ? 0 : 2);
+  return std::max(query + ring, warps * kFragmentRows * row_words * 4);
 }
 
 Result<std::vector<KernelChoice>> kernel_set(const Spec& spec) {
   if (spec.kernel == KernelKind::kMerge)
-    return std::vector<KernelChoice>{{"merge", {}, kThreads, 0, 1}};
+    return std::vector<KernelChoice>{{"merge", {}, kMergeThreads, 0, 1}};
   if (const auto* fixed = std::get_if<FixedTile>(&spec.tile)) return fixed_set(spec, *fixed);
   if (const auto* joint = std::get_if<JointTile>(&spec.tile)) return joint_set(spec, *joint);
   return auto_set(spec);
@@ -211,8 +245,8 @@ Result<KernelChoice> step_down(const Spec& spec, const KernelChoice& choice) {
     for (const int kv : {64, 32, 16}) {
       if (kv >= largest.kv) continue;
       largest.kv = kv;
-      if (!check_fit(spec, largest).ok()) continue;
-      KernelChoice smaller = make_choice(spec, classes);
+      if (!check_fit(spec, largest, choice.threads / 32).ok()) continue;
+      KernelChoice smaller = make_choice(spec, classes, choice.threads / 32);
       // Another CTA an SM would take back the registers that the smaller tile is to free.
       smaller.min_ctas_per_sm = std::min(smaller.min_ctas_per_sm, choice.min_ctas_per_sm);
       return smaller;

@@ -13,7 +13,7 @@
 namespace attnloom {
 
 // The packed query rows of attention_mma's classes.
-inline constexpr int kQueryTiles[] = {16, 64, 128};
+inline constexpr int kQueryTiles[] = {16, 32, 64, 128};
 inline constexpr int kKvTiles[] = {32, 64, 128};
 
 struct TileClass {
@@ -43,8 +43,9 @@ Result<std::vector<KernelChoice>> kernel_set(const Spec& spec);
 // an error when there is no smaller one.
 Result<KernelChoice> step_down(const Spec& spec, const KernelChoice& choice);
 
-// Dynamic shared memory of one class: Q tile and `stages` K and V tiles, all of which the epilogue
-// then uses as scratch. attention_mma.cuh counts the same bytes; a static_assert there compares.
-int shared_bytes(const Spec& spec, const TileClass& tile);
+// Dynamic shared memory of one class in a kernel of `warps` warps: Q tile and `stages` K and V
+// tiles, all of which the epilogue then uses as scratch. attention_mma.cuh counts the same bytes; a
+// static_assert there compares.
+int shared_bytes(const Spec& spec, const TileClass& tile, int warps);
 
 }  // namespace attnloom

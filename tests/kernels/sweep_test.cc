@@ -17,17 +17,23 @@ namespace {
 constexpr std::uint64_t kSeed = 20261129;
 
 const std::vector<const char*> kDTypes = {"f16", "bf16"};
-const std::vector<std::pair<int, int>> kHeadDims = {{64, 64}, {128, 128}, {128, 64}, {64, 128}};
-const std::vector<int> kPages = {0, 1, 3, 5, 16, 64};  // 0 is ragged
+const std::vector<std::pair<int, int>> kHeadDims = {{64, 64},  {128, 128}, {128, 64}, {64, 128},
+                                                    {16, 16},  {80, 80},   {96, 96},  {112, 48},
+                                                    {32, 240}, {192, 128}, {256, 256}};
+const std::vector<int> kPages = {0, 1, 3, 5, 12, 16, 24, 64, 256};  // 0 is ragged
 const std::vector<const char*> kOrders = {"NHD", "HND"};
 const std::vector<int> kGroups = {1, 2, 3, 4, 5, 7, 8, 16};
 const std::vector<const char*> kTiles = {R"("auto")",
                                          R"({"q": 16, "kv": 64})",
                                          R"({"q": 16, "kv": 128})",
+                                         R"({"q": 32, "kv": 32})",
+                                         R"({"q": 32, "kv": 128})",
                                          R"({"q": 64, "kv": 32})",
                                          R"({"q": 64, "kv": 64})",
                                          R"({"q": 128, "kv": 32})",
+                                         R"({"q": 128, "kv": 64})",
                                          R"({"classes": [16, 128]})",
+                                         R"({"classes": [32, 64]})",
                                          R"({"classes": [16, 64, 128]})"};
 const std::vector<const char*> kMasks = {
     R"({})", R"({"causal": true})", R"({"causal": true, "window_left": 20})",

@@ -54,7 +54,7 @@ TEST_CASE("rendered text") {
 }
 
 TEST_CASE("what a compile depends on beside the text") {
-  const Source source = rendered(parsed(golden_specs()[1].json), 3);
+  const Source source = rendered(parsed(golden_specs()[1].json), 4);
   CHECK(source.options ==
         std::vector<std::string>{"--gpu-architecture=sm_90a", "--no-cache", "--no-source-include",
                                  "--modify-stack-limit=false", "-std=c++17", "--ptxas-options=-v"});

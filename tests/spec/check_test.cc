@@ -27,8 +27,8 @@ void accept(const Spec& spec) {
 TEST_CASE("what this version runs") {
   accept(plain_spec());
   for (const DType dtype : {DType::kF16, DType::kBf16}) {
-    for (const int qk : {64, 128}) {
-      for (const int vo : {64, 128}) {
+    for (const int qk : {16, 64, 80, 128, 256}) {
+      for (const int vo : {16, 64, 80, 128, 256}) {
         Spec spec = plain_spec();
         spec.dtype = {dtype, dtype, dtype};
         spec.head_dim = {qk, vo};
@@ -54,14 +54,15 @@ TEST_CASE("what this version runs") {
 }
 
 TEST_CASE("head dims: B23") {
-  for (const int dim : {16, 72, 80, 96, 112, 256}) {
+  for (const int dim : {-16, 0, 8, 72, 100, 264, 272}) {
     Spec spec = plain_spec();
     spec.head_dim.qk = dim;
     refuse(spec, "$.head_dim.qk",
-           std::to_string(dim) + " is not supported by this version (allowed: 64, 128)");
+           std::to_string(dim) +
+               " is not supported by this version (allowed: multiples of 16 up to 256)");
     spec = plain_spec();
     spec.head_dim.vo = dim;
-    refuse(spec, "$.head_dim.vo", "allowed: 64, 128");
+    refuse(spec, "$.head_dim.vo", "allowed: multiples of 16 up to 256");
   }
 }
 
@@ -168,8 +169,8 @@ TEST_CASE("specs that were not parsed are checked like those that were") {
   spec.variant.name = "a b";
   refuse(spec, "$.variant.name", "not a name", Code::kSpecInvalid);
   spec = plain_spec();
-  spec.tile = FixedTile{32, 64};
-  refuse(spec, "$.tile.q", "allowed: 16, 64, 128");
+  spec.tile = FixedTile{48, 64};
+  refuse(spec, "$.tile.q", "allowed: 16, 32, 64, 128");
   Spec merge;
   merge.kernel = KernelKind::kMerge;
   merge.target = Target{80};
