@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the CPU benchmarks of a build folder and writes their rows into a results file (docs/BENCHMARKS.md).
+"""Writes rows into a results file (docs/BENCHMARKS.md): of the CPU benchmarks of a build folder, or of a run.
 
 A row that the file holds already, by issue and name, is replaced; all others stay. bench/table.py makes the page.
 
-usage: bench/record.py --build DIR --json OUT [--issue A] [--repetitions 9]
+usage: bench/record.py --build DIR --json OUT [--issue A] [--repetitions 9]     runs them
+       bench/record.py --run FILE --json OUT                                   takes what bench/compare wrote
 """
 
 import argparse
 import json
 import os
 import subprocess
+import sys
+
+import table
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 
@@ -86,24 +90,44 @@ def measure(build, issue, repetitions):
     return rows
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", required=True, help="build folder, configured with -DATTNLOOM_BENCH=ON")
-    parser.add_argument("--json", required=True, metavar="OUT", help="results file, one object a line")
-    parser.add_argument("--issue", default="A")
-    parser.add_argument("--repetitions", type=int, default=9)
-    options = parser.parse_args()
-    rows = measure(options.build, options.issue, options.repetitions)
+def rows_of_run(path):
+    """What bench/compare measured, and the rows that it could not."""
+    rows = table.read_rows(path)
+    return [row for row in rows if "error" not in row], [row for row in rows if "error" in row]
+
+
+def merge(path, rows):
+    """Replaces what the file holds of the same issue and name."""
     measured = {(row["issue"], row["row"]) for row in rows}
     kept = []
-    if os.path.exists(options.json):
-        with open(options.json, encoding="utf-8") as file:
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
             kept = [row for row in map(json.loads, file) if (row["issue"], row["row"]) not in measured]
-    with open(options.json, "w", encoding="utf-8") as file:
+    with open(path, "w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in kept + rows)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--build", metavar="DIR", help="build folder, configured with -DATTNLOOM_BENCH=ON")
+    source.add_argument("--run", metavar="FILE", help="what bench/compare --json wrote")
+    parser.add_argument("--json", required=True, metavar="OUT", help="results file, one object a line")
+    parser.add_argument("--issue", default="A", help="with --build")
+    parser.add_argument("--repetitions", type=int, default=9, help="with --build")
+    options = parser.parse_args()
+    broken = []
+    if options.run:
+        rows, broken = rows_of_run(options.run)
+    else:
+        rows = measure(options.build, options.issue, options.repetitions)
+    merge(options.json, rows)
     for row in rows:
         print(f"{row['row']:20} {row['ours']:8} {row['unit']:4} bar {row['bar']}")
+    for row in broken:
+        print(f"{row['row']}: not recorded: {row['error']}")
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

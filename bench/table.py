@@ -28,7 +28,7 @@ def read_rows(path):
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
             row = json.loads(line)
-            if list(row) != FIELDS:
+            if [field for field in row if field != "error"] != FIELDS:
                 raise SystemExit(f"{path}:{number}: the fields must be {', '.join(FIELDS)}")
             rows.append(row)
     return rows
@@ -43,7 +43,8 @@ def page(path):
     lines += ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     rows = read_rows(path)
     lines += ["| " + " | ".join(shown(row[column]) for column in columns) + " |" for row in rows]
-    conditions = {}
+    lines += ["", *errors] if (errors := [f"- {row['row']}: {row['error']}" for row in rows if "error" in row]) else []
+    conditions: dict[str, list[str]] = {}
     for row in rows:
         versions = "; ".join(f"{key} {value}" for key, value in row["versions"].items())
         where = f"`{row['command']}`, commit {shown(row['commit'])}: {versions}"

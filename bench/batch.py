@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tensors of one row, on the GPU, and the judge of what a kernel made of them."""
+
+import dataclasses
+import itertools
+import math
+from typing import Any
+
+from variants import Place
+
+LEAST_POOLS = 4
+LEAST_BYTES = 1 << 30
+ROW_TOLERANCE = 1e-2  # of ‖Δ‖₂ / ‖want‖₂ of each (token, head) row, bf16
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool:
+    q: Any
+    k: Any
+    v: Any
+    kv: Any  # paged: the cache that k and v are views of
+
+
+class Batch:
+    """Disjoint copies of the same values, used in turn: at least 4, at least 1 GiB together, so that no launch finds
+    its data in L2. Pages lie in shuffled order, K and V of a page beside each other."""
+
+    def __init__(self, torch, shape, least_bytes=LEAST_BYTES):
+        self.shape = shape
+        self.qo_indptr = [0, *itertools.accumulate(shape.qo_lens)]
+        generator = torch.Generator(device="cuda").manual_seed(0)
+
+        def normal(*size):
+            return torch.randn(*size, generator=generator, device="cuda", dtype=torch.bfloat16)
+
+        q = normal(self.qo_indptr[-1], shape.q_heads, shape.head_dim)
+        if shape.task == "prefill":
+            self.kv_indptr = self.qo_indptr
+            self.last_page_len = self.page_indices = None
+            k, v = (normal(self.kv_indptr[-1], shape.kv_heads, shape.head_dim) for _ in range(2))
+            first = Pool(q, k, v, None)
+            size = sum(x.numel() * x.element_size() for x in (q, k, v))
+            copies = lambda: Pool(q.clone(), k.clone(), v.clone(), None)  # noqa: E731
+        else:
+            page = shape.page_size
+            counts = [-(-length // page) for length in shape.kv_lens]
+            self.kv_indptr = [0, *itertools.accumulate(counts)]
+            self.last_page_len = [(length - 1) % page + 1 for length in shape.kv_lens]
+            order = torch.randperm(self.kv_indptr[-1], generator=generator, device="cuda")
+            self.page_indices = order.to(torch.int32)
+            kv = normal(self.kv_indptr[-1], 2, page, shape.kv_heads, shape.head_dim)
+            first = Pool(q, kv[:, 0], kv[:, 1], kv)
+            size = kv.numel() * kv.element_size()
+
+            def copies():
+                other = kv.clone()
+                return Pool(q, other[:, 0], other[:, 1], other)
+
+        count = max(LEAST_POOLS, -(-least_bytes // size)) if least_bytes else 1
+        self.pools = [first, *(copies() for _ in range(count - 1))]
+
+    def keys_and_values(self, request):
+        """[tokens][kv_heads][dim] of one request, in logical order."""
+        pool, begin, end = self.pools[0], self.kv_indptr[request], self.kv_indptr[request + 1]
+        if self.page_indices is None:
+            return pool.k[begin:end], pool.v[begin:end]
+        pages = self.page_indices[begin:end].long()
+        length = self.shape.kv_lens[request]
+        return tuple(x[pages].flatten(0, 1)[:length] for x in (pool.k, pool.v))
+
+
+def spread(count, wanted):
+    """At most `wanted` of range(count), the first and the last among them."""
+    if count <= wanted:
+        return list(range(count))
+    return sorted({round(i * (count - 1) / (wanted - 1)) for i in range(wanted)})
+
+
+def sampled_reference(torch, batch, variant):
+    """(tokens, [token][head][dim] in float64) of some queries of some requests, computed in float64 by torch."""
+    shape = batch.shape
+    values = dict(variant.scalars) | variant.arrays(torch, shape.q_heads)
+    tokens, rows = [], []
+    for request in spread(len(shape.kv_lens), 6):
+        picked = torch.tensor(spread(shape.qo_lens[request], 9), device="cuda")
+        chosen = picked + batch.qo_indptr[request]
+        group = shape.q_heads // shape.kv_heads
+        k, v = (x.double().repeat_interleave(group, dim=1) for x in batch.keys_and_values(request))
+        length = shape.kv_lens[request]
+        at = Place(
+            logits=torch.einsum("nhd,khd->hnk", batch.pools[0].q[chosen].double(), k) / math.sqrt(shape.head_dim),
+            q_head=torch.arange(shape.q_heads, device="cuda")[:, None, None],
+            q_pos=(picked + length - shape.qo_lens[request])[None, :, None],
+            kv_pos=torch.arange(length, device="cuda")[None, None, :],
+        )
+        logits = variant.logits(torch, at, values) if variant.logits else at.logits
+        keep = torch.ones_like(logits, dtype=torch.bool)
+        if shape.causal:
+            keep &= at.kv_pos <= at.q_pos
+        if variant.window_left >= 0:
+            keep &= at.kv_pos >= at.q_pos - variant.window_left
+        if variant.keeps:
+            keep &= variant.keeps(torch, at, values)
+        weights = torch.softmax(logits.masked_fill(~keep, -math.inf), dim=-1)
+        tokens.append(chosen)
+        rows.append(torch.einsum("hnk,khd->nhd", weights, v))
+    return torch.cat(tokens), torch.cat(rows)
+
+
+def worst_row(got, want):
+    """The largest ‖got − want‖₂ / ‖want‖₂ of a row; not a number where one is."""
+    difference = (got.float() - want.float()).norm(dim=-1)
+    return (difference / want.float().norm(dim=-1)).max().item()
+
+
+def disagreement(error, whom):
+    """What to say of an error to `whom`, or None when it is small; "not <=" so that a NaN is refused too."""
+    if not error <= ROW_TOLERANCE:
+        return f"differs from {whom}: {error:.3g} of a row, at most {ROW_TOLERANCE:g}"
+    return None

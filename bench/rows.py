@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of bench/compare: which batch, which variant, against which peers, with which bar.
+
+Ids are stable: results of different days are found by them. Nothing here needs torch or a GPU.
+"""
+
+import dataclasses
+import fnmatch
+import random
+
+from variants import VARIANTS
+
+ISSUE = "B"
+TARGET = "sm_90a"
+
+
+class Refused(Exception):
+    """Something that the user asked for and that cannot be done; the message says what and why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """A batch. A prefill has as many queries as keys, ragged; a decode has one query a request, over pages."""
+
+    task: str
+    kv_lens: tuple[int, ...]
+    q_heads: int = 32
+    kv_heads: int = 8
+    head_dim: int = 128
+    causal: bool = True
+    page_size: int = 16
+
+    @property
+    def qo_lens(self) -> tuple[int, ...]:
+        return self.kv_lens if self.task == "prefill" else (1,) * len(self.kv_lens)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    id: str
+    shape: Shape
+    peers: tuple[str, ...]  # keys of peers.PEERS, or OURS_PLAIN; the fastest counts
+    variant: str = "plain"
+    bar: float | None = None
+    issue: str = ISSUE
+
+    @property
+    def unit(self) -> str:
+        return "TFLOP/s" if self.shape.task == "prefill" else "GB/s"
+
+
+OURS_PLAIN = "ours, plain"
+FA2 = "FlashInfer fa2"
+DECODE_TC = "FlashInfer decode, tensor cores"
+DECODE_CUDA = "FlashInfer decode, CUDA cores"
+
+
+def skewed(batch, mean):
+    """Zipf-like lengths of the given mean, shuffled."""
+    weights = [1 / (i + 1) ** 1.1 for i in range(batch)]
+    lens = [max(1, int(weight / sum(weights) * mean * batch)) for weight in weights]
+    random.Random(1).shuffle(lens)
+    return tuple(lens)
+
+
+def prefill(batch, length, **fields):
+    return Shape("prefill", (length,) * batch, **fields)
+
+
+def decode(kv_lens, **fields):
+    return Shape("decode", tuple(kv_lens), **fields)
+
+
+def prefill_rows():
+    for batch, length, bar in ((4, 4096, 0.95), (1, 16384, 0.95), (16, 1024, None)):
+        name = f"prefill_d128_{batch}x{length}"
+        yield Row(f"{name}_causal", prefill(batch, length), (FA2,), bar=bar)
+        yield Row(f"{name}_full", prefill(batch, length, causal=False), (FA2,))
+    for dim, heads in ((64, 32), (256, 16)):
+        for causal, word in ((True, "causal"), (False, "full")):
+            shape = prefill(1, 16384, q_heads=heads, kv_heads=heads, head_dim=dim, causal=causal)
+            yield Row(f"prefill_d{dim}_1x16384_{word}", shape, (FA2,))
+    for batch, length in ((4, 4096), (1, 16384)):
+        for word, peer in (("cudnn", "cuDNN"), ("torch_fa2", "torch FA2"), ("flex", "FlexAttention")):
+            yield Row(f"prefill_d128_{batch}x{length}_causal_{word}", prefill(batch, length), (peer,))
+
+
+def decode_rows():
+    for page in (1, 16, 64):
+        yield Row(f"decode_64x4096_page{page}", decode([4096] * 64, page_size=page), (DECODE_TC,), bar=0.95)
+    mha = decode([4096] * 64, kv_heads=32)
+    yield Row("decode_mha_64x4096", mha, (DECODE_TC, DECODE_CUDA), bar=0.95)
+    yield Row("decode_skew_128x4096", decode(skewed(128, 4096)), (DECODE_TC,))
+    yield Row("decode_1x65536", decode([65536]), (DECODE_TC,))
+    yield Row("decode_256x1024", decode([1024] * 256), (DECODE_TC,))
+
+
+def variant_rows():
+    for name, variant in VARIANTS.items():
+        if name == "plain":
+            continue
+        for word, shape in (("prefill_4x4096", prefill(4, 4096)), ("decode_64x4096", decode([4096] * 64))):
+            yield Row(f"{word}_{name}", shape, (OURS_PLAIN,), name, variant.bar)
+    yield Row("prefill_4x4096_soft_cap_flex", prefill(4, 4096), ("FlexAttention",), "soft_cap")
+
+
+ROWS = {row.id: row for rows in (prefill_rows(), decode_rows(), variant_rows()) for row in rows}
+
+
+def select(issue, patterns):
+    """Rows of an issue (None: all) whose id matches one of the patterns (None: all); a pattern matches at least one."""
+    chosen = [row for row in ROWS.values() if issue in (None, row.issue)]
+    if not chosen:
+        raise Refused(f"no row belongs to issue {issue}")
+    if patterns is None:
+        return chosen
+    for pattern in patterns:
+        if not fnmatch.filter([row.id for row in chosen], pattern):
+            raise Refused(f"no row is called {pattern}; --list shows all")
+    return [row for row in chosen if any(fnmatch.fnmatchcase(row.id, pattern) for pattern in patterns)]
+
+
+def spec(shape, variant_name):
+    """The spec of the kernel that computes a variant on a shape."""
+    fields = dict(VARIANTS[variant_name].fields)
+    fields["mask"] = {"causal": shape.causal} | fields.get("mask", {})
+    layout = {"kv": "ragged"} if shape.task == "prefill" else {"kv": "paged", "page_size": shape.page_size}
+    return {
+        "attnloom": 1,
+        "kernel": "attention",
+        "target": TARGET,
+        "task": shape.task,
+        "dtype": {"q": "bf16", "kv": "bf16", "o": "bf16"},
+        "head_dim": {"qk": shape.head_dim, "vo": shape.head_dim},
+        "group_size": shape.q_heads // shape.kv_heads,
+        "layout": layout,
+        "tile": "auto",
+        "variant": {"name": variant_name} | fields,
+    }
+
+
+def specs(rows):
+    """Every spec that the rows open, by the name of its file."""
+    found = {}
+    for row in rows:
+        for variant in {row.variant} | ({"plain"} if OURS_PLAIN in row.peers else set()):
+            shape = row.shape
+            place = "ragged" if shape.task == "prefill" else f"page{shape.page_size}"
+            mask = "causal" if shape.causal else "full"
+            name = f"{variant}_{place}_d{shape.head_dim}_g{shape.q_heads // shape.kv_heads}_{mask}.json"
+            found[name] = spec(shape, variant)
+    return found
+
+
+def seen_keys(position, causal, kv_len, window_left):
+    """Keys that a query at `position` sees."""
+    last = min(position, kv_len - 1) if causal else kv_len - 1
+    first = max(0, position - window_left) if window_left >= 0 else 0
+    return max(0, last - first + 1)
+
+
+def work(shape, variant_name):
+    """What one launch has to do: FLOP of the pairs that the mask leaves (causal and window; a free mask counts as
+    all) for a prefill, bytes of the keys and values that are seen, read once, for a decode."""
+    total = 0
+    window_left = VARIANTS[variant_name].window_left
+    for length in sorted(set(shape.kv_lens)):
+        queries = length if shape.task == "prefill" else 1
+        first = length - queries
+        pairs = sum(seen_keys(first + i, shape.causal, length, window_left) for i in range(queries))
+        total += pairs * shape.kv_lens.count(length)
+    if shape.task == "prefill":
+        return 4 * total * shape.head_dim * shape.q_heads
+    return total * shape.kv_heads * 2 * shape.head_dim * 2
+
+
+def rate(row, contender, microseconds):
+    """TFLOP/s or GB/s of a contender; our own plain kernel has the plain one's work to do."""
+    variant = "plain" if contender == OURS_PLAIN else row.variant
+    return work(row.shape, variant) / microseconds / (1e6 if row.unit == "TFLOP/s" else 1e3)
