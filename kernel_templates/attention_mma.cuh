@@ -40,6 +40,7 @@ struct AttentionTile {
   const RequestRow& request;
   unsigned char* shared;
 
+  float scale;
   KvBounds bounds;
   SoftmaxState<Layout::kBlocks> state;
   float values[Layout::kBlocks][kValues][4];
@@ -53,7 +54,7 @@ struct AttentionTile {
 
   LOOM_DEVICE void run() {
     begin();
-    KvSource<Config, Class::kKv> source{request, work, bounds.end, {}};
+    KvSource<Config, Class::kKv> source(args, request, work, bounds.end);
     ring().walk(source, args, bounds.begin, bounds.end,
                 [&](int position, const typename Ring::KTile& keys,
                     const typename Ring::VTile& tokens) { step(position, keys, tokens); });
@@ -63,7 +64,8 @@ struct AttentionTile {
   }
 
   LOOM_DEVICE void begin() {
-    __syncthreads();  // the previous item's epilogue may still read shared memory
+    __syncthreads();     // the previous item's epilogue may still read shared memory
+    scale = plan.scale;  // held: a load of it for every tile would wait behind the barrier
     bounds = kv_bounds<Config, Class>(plan, request, work);
     copy_queries<Config>(queries(), args, request, work);
 #pragma unroll
@@ -91,10 +93,10 @@ struct AttentionTile {
     const bool partial = position < bounds.full_begin || position + Class::kKv > bounds.full_end;
 #pragma unroll
     for (int b = 0; b < Layout::kBlocks; ++b) {
-      apply_variant<Config>(logits[b], variant, plan, request, work, bounds,
+      apply_variant<Config>(logits[b], variant, scale, request, work, bounds,
                             Layout::row_begin() + 16 * b, position + Layout::kv_begin(), partial);
     }
-    if constexpr (Config::kSoftmax) state.fold(logits, values, softmax_factor<Config>(plan));
+    if constexpr (Config::kSoftmax) state.fold(logits, values, softmax_factor<Config>(scale));
     multiply_values(logits, tokens);
   }
 

@@ -55,19 +55,32 @@ struct KvSource {
   // Rows of a tile that this lane copies; of a tile smaller than a pass only the first threads do.
   static constexpr int kRows = (tile_rows + kRowsPerPass<Config> - 1) / kRowsPerPass<Config>;
 
-  const RequestRow& request;
-  const WorkItem& work;
+  const u16* k;  // first row of this request and KV head; of a paged one, of page 0
+  const u16* v;
+  const int* pages;
   int kv_end;
   int page[kRows];
+
+  LOOM_DEVICE KvSource(const AttentionArgs& args, const RequestRow& request, const WorkItem& work,
+                       int kv_end)
+      : k(static_cast<const u16*>(args.k) + work.kv_head * args.k_head_stride),
+        v(static_cast<const u16*>(args.v) + work.kv_head * args.v_head_stride),
+        kv_end(kv_end) {
+    if constexpr (Config::kPaged) {
+      pages = args.page_indices + request.kv_begin;
+    } else {
+      k += request.kv_begin * args.k_token_stride;
+      v += request.kv_begin * args.v_token_stride;
+    }
+  }
 
   LOOM_DEVICE static int row_of(int i, int thread) {
     return i * kRowsPerPass<Config> + thread / kLanesPerRow;
   }
 
-  LOOM_DEVICE void fetch_pages(const AttentionArgs& args, int kv_begin) {
+  LOOM_DEVICE void fetch_pages(int kv_begin) {
     if constexpr (Config::kPaged) {
       const int thread = thread_index_now();
-      const int* pages = args.page_indices + request.kv_begin;
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
         const int token = kv_begin + row_of(i, thread);
@@ -82,8 +95,6 @@ struct KvSource {
                         int kv_begin) const {
     const int thread =
         thread_index_now();  // keeps sixteen addresses out of the registers of the KV loop
-    const u16* k = static_cast<const u16*>(args.k) + work.kv_head * args.k_head_stride;
-    const u16* v = static_cast<const u16*>(args.v) + work.kv_head * args.v_head_stride;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       if (tile_rows % kRowsPerPass<Config> != 0 && row_of(i, thread) >= tile_rows) break;
@@ -97,8 +108,8 @@ struct KvSource {
           k_offset = page[i] * args.k_page_stride + slot * args.k_token_stride;
           v_offset = page[i] * args.v_page_stride + slot * args.v_token_stride;
         } else {
-          k_offset = (static_cast<i64>(request.kv_begin) + token) * args.k_token_stride;
-          v_offset = (static_cast<i64>(request.kv_begin) + token) * args.v_token_stride;
+          k_offset = token * args.k_token_stride;
+          v_offset = token * args.v_token_stride;
         }
       }
       copy_row(k_tile, row_of(i, thread), thread % kLanesPerRow, k + k_offset, exists);

@@ -31,11 +31,11 @@ struct KvRing {
     const auto issue = [&](int position, int stage) {
       if (position < end) {
         source.copy(args, keys(stage), values(stage), position);
-        source.fetch_pages(args, position + Class::kKv);
+        source.fetch_pages(position + Class::kKv);
       }
       copy_async_commit();  // empty groups too: the waits below count groups
     };
-    source.fetch_pages(args, begin);
+    source.fetch_pages(begin);
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) issue(begin + i * Class::kKv, i);
     int stage = 0;

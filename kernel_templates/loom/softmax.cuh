@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The online softmax of one warp's rows, in base 2: m is the running maximum of the scaled logits,
-// l the running sum of 2^(x - m). Every lane of a quad holds the same m; l is this lane's part
-// until finish().
+// The online softmax of one warp's rows, in base 2: weights are 2^(x - m), l is their running sum.
+// m is a running reference rather than the maximum: it follows the maximum only when that has grown
+// by more than kSlack, so that the accumulators of the values are rescaled a few times a row and
+// not once a tile (128 of 800 instructions of a 128 x 32 tile). Weights then reach 2^kSlack, which
+// costs neither fp32 sums nor 16-bit weights any precision. Every lane of a quad holds the same m;
+// l is this lane's part until finish().
 #pragma once
 
 #include "loom/tile.cuh"
 
 namespace loom {
+
+constexpr float kSlack = 8.0f;
 
 template <int blocks>
 struct SoftmaxState {
@@ -24,37 +29,61 @@ struct SoftmaxState {
     }
   }
 
-  // Turns logits into weights. `factor` scales logits into base 2 (scale * log2 e, or 1 when they
-  // already are); REQUIRES: factor > 0, so the maximum may be taken before it is applied and each
-  // weight costs one FMA and one exp2. The accumulators of the values are rescaled to the new
-  // maximum.
+  // Turns logits into weights. `factor` scales logits into base 2; REQUIRES: factor > 0, so the
+  // maximum may be taken before it is applied and each weight costs one FMA and one exp2.
   template <int logit_fragments, int value_fragments>
   LOOM_DEVICE void fold(float (&logits)[blocks][logit_fragments][4],
                         float (&values)[blocks][value_fragments][4], float factor) {
+    float highest[blocks][2];
+    bool grew = false;
 #pragma unroll
     for (int b = 0; b < blocks; ++b) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        float top = negative_infinity();
+        float top = logits[b][0][2 * r];
 #pragma unroll
         for (int j = 0; j < logit_fragments; ++j)
           top = fmaxf(top, fmaxf(logits[b][j][2 * r], logits[b][j][2 * r + 1]));
-        const float highest = fmaxf(m[b][r], max_across_quad(top) * factor);
-        // A row that has seen no key yet: any finite reference gives 2^(-inf) = 0, where -inf -
-        // -inf would be NaN.
-        const float reference = highest == negative_infinity() ? 0.0f : highest;
-        const float shrink = exp2(m[b][r] - reference);
-        m[b][r] = highest;
+        highest[b][r] = fmaxf(m[b][r], max_across_quad(top) * factor);
+        grew = grew || highest[b][r] > m[b][r] + kSlack;
+      }
+    }
+    if (__any_sync(~0u, grew)) rescale(highest, values);
+#pragma unroll
+    for (int b = 0; b < blocks; ++b) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float shift = reference(m[b][r]);
         float sum = 0.0f;
 #pragma unroll
         for (int j = 0; j < logit_fragments; ++j) {
 #pragma unroll
           for (int e = 2 * r; e < 2 * r + 2; ++e) {
-            logits[b][j][e] = exp2(fmaf(logits[b][j][e], factor, -reference));
+            logits[b][j][e] = exp2(fmaf(logits[b][j][e], factor, -shift));
             sum += logits[b][j][e];
           }
         }
-        l[b][r] = l[b][r] * shrink + sum;
+        l[b][r] += sum;
+      }
+    }
+  }
+
+  // A row that has seen no key yet: any finite reference gives 2^(-inf) = 0, where -inf - -inf
+  // would be NaN.
+  LOOM_DEVICE static float reference(float m) {
+    return m == negative_infinity() ? 0.0f : m;
+  }
+
+  template <int value_fragments>
+  LOOM_DEVICE void rescale(const float (&highest)[blocks][2],
+                           float (&values)[blocks][value_fragments][4]) {
+#pragma unroll
+    for (int b = 0; b < blocks; ++b) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float shrink = exp2(m[b][r] - reference(highest[b][r]));
+        m[b][r] = highest[b][r];
+        l[b][r] *= shrink;
 #pragma unroll
         for (int j = 0; j < value_fragments; ++j) {
           values[b][j][2 * r] *= shrink;

@@ -52,57 +52,69 @@ LOOM_DEVICE KvBounds kv_bounds(const PlanHeader& plan, const RequestRow& request
   return bounds;
 }
 
-// One 16-row block of logits against `fragments * 8` keys from kv_begin. `partial`: the structured
-// masks cut this tile. Leaves base-2-scaled inputs of the softmax: raw products where there is no
-// transform (the caller folds the scale).
-template <class Config, class Variant, int fragments>
-LOOM_DEVICE void apply_variant(float (&logits)[fragments][4], const Variant& variant,
-                               const PlanHeader& plan, const RequestRow& request,
-                               const WorkItem& work, const KvBounds& bounds, int row_begin,
-                               int kv_begin, bool partial) {
-  if (!kHasFunctors<Config> && !partial) return;
+// One 16-row block of logits against `fragments * 8` keys from kv_begin, in two forms: of a tile
+// that the structured masks cut (`partial`), and of one where every row sees every key, which asks
+// nothing but the variant. Leaves inputs of the softmax: raw products where there is no functor
+// (softmax_factor() scales them), scaled logits else.
+template <class Config, class Variant, bool partial, int fragments>
+LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& variant,
+                                  float scale, const RequestRow& request, const WorkItem& work,
+                                  const KvBounds& bounds, int row_begin, int kv_begin) {
   const float masked = Config::kSoftmax ? negative_infinity() : 0.0f;
 #pragma unroll
-  for (int j = 0; j < fragments; ++j) {
+  for (int r = 0; r < 2; ++r) {
+    const int packed = work.q_row + row_begin + fragment_row(2 * r);
+    const int token = packed / Config::kGroupSize;
+    const int q_pos = token + bounds.shift;
+    const int q_head = work.kv_head * Config::kGroupSize + packed % Config::kGroupSize;
+    // The keys that the structured masks leave this row are one range: two compares a logit.
+    int end = bounds.end;
+    int begin = 0;
+    if constexpr (Config::kCausal) end = min(end, q_pos + 1);
+    if constexpr (Config::kWindow) begin = bounds.window < 0 ? 0 : q_pos - bounds.window;
+    if (kHasFunctors<Config> && token >= request.qo_len) end = 0;
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const int packed = work.q_row + row_begin + fragment_row(e);
-      const int q_pos = packed / Config::kGroupSize + bounds.shift;
-      const int q_head = work.kv_head * Config::kGroupSize + packed % Config::kGroupSize;
-      const int kv_pos = kv_begin + fragment_column(j, e);
-      bool keep = true;
-      if (partial) {
-        keep = kv_pos < bounds.end;
-        if constexpr (kHasFunctors<Config>) {
-          keep = keep && packed / Config::kGroupSize < request.qo_len;
+    for (int j = 0; j < fragments; ++j) {
+#pragma unroll
+      for (int e = 2 * r; e < 2 * r + 2; ++e) {
+        const int kv_pos = kv_begin + fragment_column(j, e);
+        bool keep = true;
+        if constexpr (partial) keep = kv_pos < end && (!Config::kWindow || kv_pos >= begin);
+        if constexpr (Config::kHasLogitsMask) {
+          keep = keep && variant.logits_mask(work.request, q_pos, kv_pos, q_head, work.kv_head,
+                                             request.qo_len, request.kv_len);
         }
-        if constexpr (Config::kCausal) keep = keep && kv_pos <= q_pos;
-        if constexpr (Config::kWindow) {
-          keep = keep && (bounds.window < 0 || kv_pos >= q_pos - bounds.window);
+        float x = logits[j][e];
+        if constexpr (kHasFunctors<Config>) x *= scale;
+        if constexpr (Config::kHasLogitsTransform) {
+          if (keep) {
+            x = variant.logits_transform(x, work.request, q_pos, kv_pos, q_head, work.kv_head,
+                                         request.qo_len, request.kv_len);
+          }
         }
+        logits[j][e] = keep ? x : masked;
       }
-      if constexpr (Config::kHasLogitsMask) {
-        keep = keep && variant.logits_mask(work.request, q_pos, kv_pos, q_head, work.kv_head,
-                                           request.qo_len, request.kv_len);
-      }
-      float x = logits[j][e];
-      if constexpr (kHasFunctors<Config>) x *= plan.scale;
-      if constexpr (Config::kHasLogitsTransform) {
-        if (keep) {
-          x = variant.logits_transform(x, work.request, q_pos, kv_pos, q_head, work.kv_head,
-                                       request.qo_len, request.kv_len);
-        }
-      }
-      if constexpr (kHasFunctors<Config> && Config::kSoftmax) x *= kLog2E;
-      logits[j][e] = keep ? x : masked;
     }
+  }
+}
+
+template <class Config, class Variant, int fragments>
+LOOM_DEVICE void apply_variant(float (&logits)[fragments][4], const Variant& variant, float scale,
+                               const RequestRow& request, const WorkItem& work,
+                               const KvBounds& bounds, int row_begin, int kv_begin, bool partial) {
+  if (partial) {
+    apply_variant_to<Config, Variant, true>(logits, variant, scale, request, work, bounds,
+                                            row_begin, kv_begin);
+  } else if constexpr (kHasFunctors<Config>) {
+    apply_variant_to<Config, Variant, false>(logits, variant, scale, request, work, bounds,
+                                             row_begin, kv_begin);
   }
 }
 
 // What fold() has to multiply logits by.
 template <class Config>
-LOOM_DEVICE float softmax_factor(const PlanHeader& plan) {
-  return Config::kHasLogitsTransform || Config::kHasLogitsMask ? 1.0f : plan.scale * kLog2E;
+LOOM_DEVICE float softmax_factor(float scale) {
+  return kHasFunctors<Config> ? kLog2E : scale * kLog2E;
 }
 
 }  // namespace loom

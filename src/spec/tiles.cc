@@ -38,15 +38,18 @@ int most_ctas_per_sm(int q, int warps) {
   return (q <= 32 ? 4 : 2) * 4 / warps;
 }
 
-// An estimate: fp32 accumulators O and S, P in 16 bits (half of S), and about 56 for addresses,
-// fragments and softmax state. It is there to choose by; with the CTAs that follow from it no tile
-// of "auto" spills (tests/kernels/registers_test.cc), and a compile that does spill steps down.
+// An estimate: fp32 accumulators O and S (the 16-bit weights take S's place), queries where they
+// are held (attention_mma.cuh, kHoldQueries), and about 56 for addresses, fragments and softmax
+// state. It is there to choose by; a compile that spills steps down.
 int registers_per_thread(const Spec& spec, const TileClass& tile, int warps) {
-  constexpr int kRest = 56;
   const WarpLayout layout = warp_layout(tile.q, warps);
   const int o = layout.row_blocks * spec.head_dim.vo / 2;
+  // Beyond 128 registers of O the rest no longer fits what is left (head dim 160 came out at a KV
+  // tile of 16).
+  const int rest = o > 128 ? 112 : 56;
   const int s = layout.row_blocks * (tile.kv / layout.kv_warps) / 2;
-  return o + s + s / 2 + kRest;
+  const int held = layout.row_blocks == 1 && spec.head_dim.qk <= 128 ? spec.head_dim.qk / 4 : 0;
+  return o + s + held + rest;
 }
 
 // Bytes of a row of `columns` 16-bit elements: slabs of 64 columns and a tail of 16, 32 or 64
