@@ -27,6 +27,7 @@ ROWS = {
     "compile_d128_q128": (COMPILE, "attention_d128/q128/process_time", "s", 0.8),
     "compile_d128_joint": (COMPILE, "attention_d128/joint/process_time", "s", 0.8),
     "sim_checks_on": (SIMULATE, "prefill/checks_on/manual_time", "M/s", 12.0),
+    "sim_split_checks_on": (SIMULATE, "sim_split/checks_on/manual_time", "M/s", 12.0),
     "sim_checks_off": (SIMULATE, "prefill/checks_off/manual_time", "M/s", None),
 }
 

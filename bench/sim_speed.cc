@@ -32,6 +32,18 @@ constexpr char kPrefill[] = R"({
   "inputs": {"q": {"random": "normal", "seed": 1}, "k": {"random": "normal", "seed": 2},
              "v": {"random": "normal", "seed": 3}}})";
 
+// 32 query tiles for 264 CTAs: every tile is split eight ways, its partial states go through global
+// memory and the last arriver merges them.
+constexpr char kSplit[] = R"({
+  "case": 1,
+  "spec": {"attnloom": 1, "kernel": "attention", "task": "prefill",
+           "dtype": {"q": "bf16", "kv": "bf16", "o": "bf16"}, "head_dim": {"qk": 128, "vo": 128},
+           "group_size": 1, "layout": {"kv": "ragged"}, "tile": "auto",
+           "variant": {"name": "causal", "mask": {"causal": true}}},
+  "workload": {"heads": {"q": 4, "kv": 4}, "qo_len": [1024], "kv_len": [1024]},
+  "inputs": {"q": {"random": "normal", "seed": 1}, "k": {"random": "normal", "seed": 2},
+             "v": {"random": "normal", "seed": 3}}})";
+
 double thread_seconds() {
   timespec now;
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -81,9 +93,9 @@ const char* name_of(sim::Isa isa) {
   return isa == sim::Isa::kAvx2 ? "AVX2" : "baseline";
 }
 
-void prefill(benchmark::State& state, bool checks) {
+void measure(benchmark::State& state, const char* text, bool checks) {
   double seconds = 0;
-  const Result<CaseFile> file = parse_case(kPrefill, ".");
+  const Result<CaseFile> file = parse_case(text, ".");
   if (!file.ok()) return state.SkipWithError(file.status().to_string().c_str());
   const auto engine = make_timed_engine({.checks = checks}, seconds);
   if (!engine.ok()) return state.SkipWithError(engine.status().to_string().c_str());
@@ -106,7 +118,14 @@ void prefill(benchmark::State& state, bool checks) {
   state.counters["warp_instructions_per_s"] = {instructions, benchmark::Counter::kIsRate};
   state.SetLabel(name_of(sim::best_isa()));
 }
+void prefill(benchmark::State& state, bool checks) {
+  measure(state, kPrefill, checks);
+}
+void sim_split(benchmark::State& state, bool checks) {
+  measure(state, kSplit, checks);
+}
 BENCHMARK_CAPTURE(prefill, checks_on, true)->UseManualTime()->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(prefill, checks_off, false)->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(sim_split, checks_on, true)->UseManualTime()->Unit(benchmark::kMillisecond);
 
 }  // namespace

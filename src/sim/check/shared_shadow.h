@@ -39,11 +39,13 @@ class SharedShadow {
   void read(const SharedAccess& a, int lane, std::uint32_t address, std::uint32_t bytes) {
     if (bytes == 16 && read_granule(a, address >> 4)) return;
     if (bytes == 4 && read_word(a, address >> 2)) return;
+    if (bytes == 8 && read_word(a, address >> 2) && read_word(a, (address >> 2) + 1)) return;
     read_slow(a, lane, address, bytes);
   }
   void write(const SharedAccess& a, int lane, std::uint32_t address, std::uint32_t bytes) {
     if (bytes == 16 && write_granule(a, address >> 4)) return;
     if (bytes == 4 && write_word(a, address >> 2)) return;
+    if (bytes == 8 && write_word(a, address >> 2) && write_word(a, (address >> 2) + 1)) return;
     write_slow(a, lane, address, bytes);
   }
   // A copy counts as a write when it is issued and again when it lands.

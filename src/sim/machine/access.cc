@@ -23,38 +23,23 @@ std::byte* shared_outside(Cta& cta, const SharedAccess& a, int lane, std::uint64
   return nullptr;
 }
 
-std::byte* global_at(Cta& cta, const GlobalAccess& a, int lane, std::uint64_t address,
-                     std::uint32_t bytes, bool is_write) {
+std::byte* global_outside(Cta& cta, const GlobalAccess& a, int lane, std::uint64_t address,
+                          std::uint32_t bytes, bool is_write) {
   Launch& launch = cta.launch;
-  Allocation* allocation = launch.allocation(address, bytes);
-  if (allocation == nullptr) {
-    launch.findings.add(kind::kOutOfBounds, a.ins, [&] {
-      return std::to_string(bytes) + (is_write ? " bytes written at " : " bytes read at ") +
-             launch.memory.describe(address) + ", " + cta.describe(a.warp, lane);
-    });
-    return nullptr;
-  }
-  std::size_t offset = address - allocation->base;
-  if ((address & (bytes - 1)) != 0) {
-    launch.findings.add(kind::kMisaligned, a.ins, [&] {
-      return std::to_string(bytes) + " bytes at " + launch.memory.describe(address) + ", " +
-             cta.describe(a.warp, lane);
-    });
-    return nullptr;
-  }
-  if (is_write) {
-    allocation->mark_written(offset, bytes);
-    if (cta.checks) launch.shadow.write(a, lane, *allocation, offset, bytes);
-  } else if (cta.checks) {
-    if (!allocation->is_written(offset, bytes)) {
-      launch.findings.add(kind::kUninitialisedGlobal, a.ins, [&] {
-        return "never written: " + launch.memory.describe(address) + ", " +
-               cta.describe(a.warp, lane);
-      });
-    }
-    launch.shadow.read(a, lane, *allocation, offset, bytes);
-  }
-  return allocation->data.get() + offset;
+  bool inside = launch.allocation(address, bytes) != nullptr;
+  launch.findings.add(inside ? kind::kMisaligned : kind::kOutOfBounds, a.ins, [&] {
+    const char* what = inside ? " bytes at " : is_write ? " bytes written at " : " bytes read at ";
+    return std::to_string(bytes) + what + launch.memory.describe(address) + ", " +
+           cta.describe(a.warp, lane);
+  });
+  return nullptr;
+}
+
+void report_unwritten(Cta& cta, const GlobalAccess& a, int lane, std::uint64_t address) {
+  cta.launch.findings.add(kind::kUninitialisedGlobal, a.ins, [&] {
+    return "never written: " + cta.launch.memory.describe(address) + ", " +
+           cta.describe(a.warp, lane);
+  });
 }
 
 }  // namespace attnloom::sim

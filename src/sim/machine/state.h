@@ -161,6 +161,7 @@ struct Cta {
             w.clock.known,
             frame.first_agent() + local,
             w.clock.known.own()[local],
+            static_cast<std::uint32_t>(&ins - kernel.ins.data()),
             strong};
   }
   std::string describe(const Warp& w, int lane) const;  // "CTA (0,1,0) warp 2 lane 5"
@@ -195,8 +196,25 @@ inline std::byte* shared_at(Cta& cta, const SharedAccess& access, int lane, std:
   if (cta.checks && !is_write) cta.shadow.read(access, lane, offset, bytes);
   return cta.shared.data() + offset;
 }
-std::byte* global_at(Cta& cta, const GlobalAccess& access, int lane, std::uint64_t address,
-                     std::uint32_t bytes, bool is_write);
+std::byte* global_outside(Cta& cta, const GlobalAccess& access, int lane, std::uint64_t address,
+                          std::uint32_t bytes, bool is_write);
+void report_unwritten(Cta& cta, const GlobalAccess& access, int lane, std::uint64_t address);
+inline std::byte* global_at(Cta& cta, const GlobalAccess& access, int lane, std::uint64_t address,
+                            std::uint32_t bytes, bool is_write) {
+  Launch& launch = cta.launch;
+  Allocation* allocation = launch.allocation(address, bytes);
+  if (allocation == nullptr || (address & (bytes - 1)) != 0)
+    return global_outside(cta, access, lane, address, bytes, is_write);
+  std::size_t offset = address - allocation->base;
+  if (is_write) {
+    allocation->mark_written(offset, bytes);
+    if (cta.checks) launch.shadow.write(access, lane, *allocation, offset, bytes);
+  } else if (cta.checks) {
+    if (!allocation->is_written(offset, bytes)) report_unwritten(cta, access, lane, address);
+    launch.shadow.read(access, lane, *allocation, offset, bytes);
+  }
+  return allocation->data.get() + offset;
+}
 
 inline bool is_valid_lane(std::uint32_t mask, int lane) {
   return (mask >> lane & 1) != 0;
