@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "cache/key.h"
-#include "compile/toolchain.h"
 #include "engine/environment.h"
 #include "engine/settings.h"
 #include "runtime/sim_backend.h"
@@ -65,6 +64,10 @@ NvrtcSearch nvrtc_search() {
 
 bool on_cuda() {
   return from_environment("ATTNLOOM_TEST_DEVICE", "simulator") == "cuda";
+}
+
+std::unique_ptr<Toolchain> make_test_toolchain() {
+  return make_nvrtc_toolchain(nvrtc_search());
 }
 
 std::unique_ptr<Engine> make_test_engine(std::uint64_t simulator_seed) {

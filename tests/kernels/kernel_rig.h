@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "compile/toolchain.h"
 #include "engine/engine.h"
 #include "engine/setup.h"
 #include "tools/case/case_file.h"
@@ -24,6 +25,8 @@ std::unique_ptr<Engine> make_test_engine(std::uint64_t simulator_seed = 0);
 // on disk.
 std::unique_ptr<Engine> make_edited_engine(std::uint64_t simulator_seed,
                                            std::function<void(Source&)> edit);
+
+std::unique_ptr<Toolchain> make_test_toolchain();
 
 // Replaces the only occurrence of `from` in a header; fails the test when there is none or more
 // than one, so that a mutant cannot quietly become the original.

@@ -52,7 +52,11 @@ TEST_CASE("Bits are shifted, found, cut and permuted") {
   CHECK(one("shr.u32 %d, %a, %b;", 0x80000000u, 31) == 1u);
   CHECK(one("shf.l.wrap.b32 %d, %a, %b, %c;", 0x80000001u, 0x2, 1) == 5u);
   CHECK(one("shf.r.clamp.b32 %d, %a, %b, %c;", 0x1, 0x2, 40) == 2u);
+  CHECK(one("shf.l.clamp.b32 %d, %a, %b, %c;", 0x1, 0x2, 40) == 1u);
+  CHECK(one("shf.r.wrap.b32 %d, %a, %b, %c;", 0x10, 0x2, 36) == 0x20000001u);
   CHECK(one("popc.b32 %d, %a;", 0xf0f0u) == 8u);
+  CHECK(one("popc.b64 %d, %wa;", 0xf0f0u, 1) == 9u);
+  CHECK(one("clz.b64 %d, %wa;", 5, 0) == 61u);
   CHECK(one("clz.b32 %d, %a;", 0) == 32u);
   CHECK(one("brev.b32 %d, %a;", 1) == 0x80000000u);
   CHECK(one("bfind.u32 %d, %a;", 0x100) == 8u);
@@ -60,7 +64,14 @@ TEST_CASE("Bits are shifted, found, cut and permuted") {
   CHECK(one("bfind.s32 %d, %a;", 0xffffffffu) == 0xffffffffu);
   CHECK(one("bfe.u32 %d, %a, 4, 8;", 0xabcdu) == 0xbcu);
   CHECK(one("bfe.s32 %d, %a, 4, 8;", 0xabcdu) == 0xffffffbcu);
+  CHECK(one("bfe.u32 %d, %a, 28, 8;", 0xf0000000u) == 0xfu);
+  CHECK(one("bfe.s32 %d, %a, 28, 8;", 0x90000000u) == 0xfffffff9u);
+  CHECK(one("bfe.u32 %d, %a, 4, 0;", 0xffffffffu) == 0u);
+  CHECK(one_wide("bfe.u64 %wd, %wa, 28, 8;", 0xabcdef0123456789u) == 0x12u);
   CHECK(one("bfi.b32 %d, %a, %b, 8, 4;", 0xff, 0) == 0xf00u);
+  CHECK(one("bfi.b32 %d, %a, %b, 28, 8;", 0xff, 1) == 0xf0000001u);
+  CHECK(one_wide("bfi.b64 %wd, %wa, %wb, 60, 64;", 0xf, 1) == 0xf000000000000001u);
+  CHECK(one_wide("brev.b64 %wd, %wa;", 6) == 0x6000000000000000u);
   CHECK(one("prmt.b32 %d, %a, %b, 0x7610;", 0x33221100u, 0x77665544u) == 0x77661100u);
   CHECK(one("prmt.b32 %d, %a, %b, 0x8888;", 0x80u, 0) == 0xffffffffu);
   CHECK(one("lop3.b32 %d, %a, %b, %c, 0x96;", 0xff00ff00u, 0x0ff00ff0u, 0x12345678u) ==
@@ -88,6 +99,18 @@ TEST_CASE("f32 is IEEE, with canonical NaN and both kinds of subnormals") {
   CHECK(one("rcp.rn.f32 %d, %a;", bits(0.0f)) == bits(kInf));
   CHECK(one("sqrt.rn.f32 %d, %a;", bits(2.0f)) == 0x3fb504f3u);
   CHECK(one("sqrt.rn.f32 %d, %a;", bits(-1.0f)) == kCanonical);
+  // Of the approximate forms the manual fixes special values only; ours are correctly rounded.
+  CHECK(one("sqrt.approx.ftz.f32 %d, %a;", kTiny | 0x80000000u) == 0x80000000u);
+  CHECK(one("sqrt.approx.f32 %d, %a;", bits(kInf)) == bits(kInf));
+  CHECK(one("rcp.approx.ftz.f32 %d, %a;", kTiny) == bits(kInf));
+  CHECK(one("rcp.approx.f32 %d, %a;", bits(-kInf)) == 0x80000000u);
+  CHECK(one("rsqrt.approx.ftz.f32 %d, %a;", kTiny | 0x80000000u) == bits(-kInf));
+  CHECK(one("rsqrt.approx.f32 %d, %a;", bits(-1.0f)) == kCanonical);
+  CHECK(one("div.full.f32 %d, %a, %b;", bits(6.0f), bits(3.0f)) == bits(2.0f));
+  CHECK(one("div.approx.f32 %d, %a, %b;", bits(0.0f), bits(0.0f)) == kCanonical);
+  CHECK(one("sin.approx.f32 %d, %a;", bits(kInf)) == kCanonical);
+  CHECK(one("sin.approx.ftz.f32 %d, %a;", kTiny | 0x80000000u) == 0x80000000u);
+  CHECK(one("cos.approx.f32 %d, %a;", kTiny) == bits(1.0f));
   CHECK(one("abs.ftz.f32 %d, %a;", kTiny | 0x80000000u) == 0u);
   CHECK(one("neg.f32 %d, %a;", 0) == 0x80000000u);
   CHECK(one("copysign.f32 %d, %a, %b;", bits(-1.0f), bits(2.0f)) == bits(-2.0f));
@@ -201,6 +224,16 @@ TEST_CASE("Halves: one rounding, pairs apart") {
   CHECK(h("max.f16 %h0, %h1, %h2;", 0x7e00, 0x3c00, 0) == 0x3c00u);
   CHECK(h("max.NaN.f16 %h0, %h1, %h2;", 0x7e00, 0x3c00, 0) == 0x7fffu);
   CHECK(one("add.f16x2 %d, %a, %b;", 0x3c003c00u, 0x40003c00u) == 0x42004000u);
+  CHECK(one("mul.f16x2 %d, %a, %b;", 0x3c01bc00u, 0x3c014000u) == 0x3c02c000u);
+  CHECK(one("mul.bf16x2 %d, %a, %b;", 0x3f814040u, 0x3f81c000u) == 0x3f82c0c0u);
+  CHECK(one("add.bf16x2 %d, %a, %b;", 0x3f803f81u, 0x3b803b80u) == 0x3f803f82u);  // ties to even
+  CHECK(one("sub.f16x2 %d, %a, %b;", 0x7c003c00u, 0x7c003c00u) == 0x7fff0000u);
+  CHECK(one("fma.rn.f16x2 %d, %a, %b, %c;", 0x3c014000u, 0x3c014200u, 0x0001bc00u) == 0x3c024500u);
+  CHECK(one("max.bf16x2 %d, %a, %b;", 0x3f80c000u, 0x7fc03f80u) == 0x3f803f80u);
+  CHECK(one("neg.bf16x2 %d, %a;", 0x3f80c000u) == 0xbf804000u);
+  CHECK(one("ex2.approx.f16x2 %d, %a;", 0x4200bc00u) == 0x48003800u);
+  CHECK(one("ex2.approx.ftz.bf16x2 %d, %a;", 0x4040bf80u) == 0x41003f00u);
+  CHECK(one("ex2.approx.ftz.bf16x2 %d, %a;", 0xc3000000u) == 0x00003f80u);  // 2^-128 flushed
   CHECK(one("fma.rn.bf16x2 %d, %a, %b, %c;", 0x3f804000u, 0x40404040u, 0x3f800000u) == 0x408040c0u);
   CHECK(one("fma.rn.relu.bf16x2 %d, %a, %b, %c;", 0xbf804000u, 0x40404040u, 0) == 0x000040c0u);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cvt in all its forms, against worked values.
+#include <cmath>
 #include <limits>
 
 #include "sim_test.h"
@@ -104,6 +105,56 @@ TEST_CASE("8-bit floats") {
   CHECK(one("cvt.u16.u32 %h1, %a; cvt.rn.f16x2.e4m3x2 %d, %h1;", 0x7f7eu) == 0x7fff5f00u);
   CHECK(one("cvt.u16.u32 %h1, %a; cvt.rn.f16x2.e5m2x2 %d, %h1;", 0x3cc0u) == 0x3c00c000u);
   CHECK(one("cvt.rn.satfinite.e4m3x2.f16x2 %h1, %a; cvt.u32.u16 %d, %h1;", 0x3c00c000u) == 0x38c0u);
+}
+
+// The value of an 8-bit code, from the definition of the format.
+float fp8_value(std::uint32_t code, int mantissa_bits, int bias) {
+  std::uint32_t exponent = code >> mantissa_bits & ((1u << (7 - mantissa_bits)) - 1);
+  std::uint32_t mantissa = code & ((1u << mantissa_bits) - 1);
+  double scale = std::ldexp(1.0, static_cast<int>(exponent == 0 ? 1 : exponent) - bias);
+  double significand = (exponent == 0 ? 0.0 : 1.0) + std::ldexp(mantissa, -mantissa_bits);
+  return static_cast<float>((code >> 7 != 0 ? -1.0 : 1.0) * scale * significand);
+}
+
+TEST_CASE("Every 8-bit code to f16 and back; between two codes the even one wins a tie") {
+  struct Format {
+    std::string name;
+    int mantissa_bits, bias;
+    std::uint32_t largest;
+  };
+  for (const Format& f : {Format{"e4m3x2", 3, 7, 0x7e}, Format{"e5m2x2", 2, 15, 0x7b}}) {
+    std::string to_f32 = "cvt.u16.u32 %h1, %a; cvt.rn.f16x2." + f.name +
+                         " %r1, %h1; mov.b32 {%h2, %h3}, %r1; cvt.f32.f16 %d, %h3;";
+    std::string from_f32 = "cvt.rn.satfinite." + f.name + ".f32 %h1, %a, %b; cvt.u32.u16 %d, %h1;";
+    std::string from_f16 = "cvt.rn.f16x2.f32 %r1, %a, %b; cvt.rn.satfinite." + f.name +
+                           ".f16x2 %h1, %r1; cvt.u32.u16 %d, %h1;";
+    for (std::uint32_t first = 0; first < 256; first += 32) {
+      std::vector<LaneCase> codes, values, ties;
+      for (std::uint32_t code = first; code < first + 32; ++code) {
+        float value = fp8_value(code, f.mantissa_bits, f.bias);
+        float next = fp8_value(code + 1, f.mantissa_bits, f.bias);
+        codes.push_back({code << 8 | 1, 0, 0, 0});
+        values.push_back({bits(value), bits(fp8_value(1, f.mantissa_bits, f.bias)), 0, 0});
+        ties.push_back({bits((value + next) / 2), bits(0.0f), 0, 0});
+      }
+      auto up = lanes(to_f32, codes), down = lanes(from_f32, values),
+           down16 = lanes(from_f16, values), tied = lanes(from_f32, ties);
+      for (std::uint32_t k = 0; k < 32; ++k) {
+        std::uint32_t code = first + k, magnitude = code & 0x7f;
+        if (magnitude > f.largest) continue;  // infinity and NaN: worked values above
+        CHECK(up[k] == values[k].a);
+        CHECK(down[k] == (code << 8 | 1));
+        CHECK(down16[k] == (code << 8 | 1));
+        if (magnitude < f.largest) CHECK(tied[k] >> 8 == code + (code & 1));
+      }
+    }
+  }
+  CHECK(one("cvt.u16.u32 %h1, %a; cvt.rn.f16x2.e5m2x2 %d, %h1;", 0x7cfdu) == 0x7c007fffu);
+  CHECK(one("cvt.rn.satfinite.e5m2x2.f32 %h1, %a, %b; cvt.u32.u16 %d, %h1;", bits(-kInf), kNan) ==
+        0xfb7fu);
+  CHECK(one("cvt.rn.satfinite.e4m3x2.f16x2 %h1, %a; cvt.u32.u16 %d, %h1;", 0xfc007e00u) == 0xfe7fu);
+  CHECK(one("cvt.rn.satfinite.relu.e4m3x2.f32 %h1, %a, %b; cvt.u32.u16 %d, %h1;", bits(-2.0f),
+            bits(2.0f)) == 0x0040u);
 }
 
 }  // namespace

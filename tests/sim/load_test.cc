@@ -24,6 +24,9 @@ TEST_CASE("An unknown form names opcode, line and kernel") {
   CHECK(refusal("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1, %r2}, {%r1, %r2, %r3, "
                 "%r4}, {%r5, %r6}, {%r1, %r2};")
             .cause.find("mma.sync") != std::string::npos);
+  CHECK(refusal("cp.async.cg.shared.global [%r1], [%in], 8;").cause.find("cp.async.cg") !=
+        std::string::npos);
+  CHECK(refusal("cvt.rn.e4m3x2.f32 %h1, %a, %b;").cause.find("cvt.rn.e4m3x2") != std::string::npos);
   CHECK(refusal("bra NOWHERE;").cause.find("NOWHERE") != std::string::npos);
   CHECK(refusal("call nobody;").cause.find("nobody") != std::string::npos);
   CHECK(refusal("mov.u32 %d, %unknown_special;").cause.find("%unknown_special") !=

@@ -177,5 +177,47 @@ TEST_CASE("A warp-wide instruction with missing lanes is found") {
             .count("inactive-lanes") == 1);
 }
 
+TEST_CASE("movmatrix transposes across the warp") {
+  // Half 2l of the matrix in lane l is 2l, its neighbour 2l + 1: element (r, c) is 8r + c.
+  RunSetup s;
+  RunResult r =
+      run("mad.lo.u32 %r1, %t, 0x20002, 0x10000; movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r1; "
+          "mul.wide.u32 %x1, %t, 4; add.u64 %x1, %x1, %out; st.global.u32 [%x1], %r1;",
+          s);
+  CHECK(r.report.findings.empty());
+  for (std::uint32_t lane = 0; lane < 32; ++lane) {
+    std::uint32_t row = 2 * (lane % 4), column = lane / 4;
+    CHECK(r.out[lane] == ((8 * row + column) | (8 * (row + 1) + column) << 16));
+  }
+}
+
+TEST_CASE("stmatrix of one, two and four matrices puts each row where its lane says") {
+  for (std::uint32_t count : {1u, 2u, 4u}) {
+    const std::string list = count == 1   ? "{%r1}"
+                             : count == 2 ? "{%r1, %r2}"
+                                          : "{%r1, %r2, %r3, %r4}";
+    RunSetup s;
+    s.shared_bytes = 1024;
+    s.out_words = 128;
+    // Rows are stored in reverse order. A lane then loads the 16 bytes of "its" row.
+    RunResult r =
+        run("sub.u32 %r9, 31, %t; shl.b32 %r20, %r9, 4; mov.u32 %r10, 0; st.shared.v4.u32 [%r20], "
+            "{%r10, %r10, %r10, %r10}; bar.warp.sync -1; "
+            "mov.u32 %r1, %t; add.u32 %r2, %t, 100; add.u32 %r3, %t, 200; add.u32 %r4, %t, 300; "
+            "stmatrix.sync.aligned.m8n8.x" +
+                std::to_string(count) + ".shared.b16 [%r20], " + list +
+                "; bar.warp.sync -1; ld.shared.v4.u32 {%r10, %r11, %r12, %r13}, [%r20];" + kStore,
+            s);
+    CHECK(r.report.findings.empty());
+    for (std::uint32_t lane = 0; lane < 32; ++lane) {
+      for (std::uint32_t k = 0; k < 4; ++k) {
+        const std::uint32_t matrix = lane / 8, row = lane % 8;
+        const std::uint32_t want = matrix < count ? 100 * matrix + 4 * row + k : 0;
+        CHECK(r.out[lane * 4 + k] == want);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace attnloom::sim

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Spaces, widths, bounds and what was never written.
+#include <algorithm>
+
 #include "sim_test.h"
 
 namespace attnloom::sim {
@@ -191,6 +193,72 @@ TEST_CASE("The host's view: labels, ranges, freed memory") {
   CHECK_FALSE(memory.free(a).ok());
   CHECK_FALSE(memory.fill(a, 0, 1).ok());
   CHECK_FALSE(memory.allocate(0, "nothing").ok());
+}
+
+TEST_CASE("Shared memory in every width and vector") {
+  RunSetup s;
+  s.in = {0x33221100u, 0x77665544u, 0xbbaa9988u, 0xffeeddccu};
+  s.block = 1;
+  s.shared_bytes = 64;
+  RunResult r = run(R"(
+  ld.global.nc.v4.u32 {%r1, %r2, %r3, %r4}, [%in];
+  ld.global.nc.L1::no_allocate.L2::128B.v2.u64 {%x1, %x2}, [%in];
+  st.shared.v2.u64 [0], {%x2, %x1};
+  ld.shared.v4.u16 {%h1, %h2, %h3, %h4}, [0]; mov.b32 %r10, {%h4, %h1};
+  ld.shared.v4.u8 {%h1, %h2, %h3, %h4}, [4]; mov.b32 %r11, {%h1, %h4};
+  ld.shared.v2.u8 {%h1, %h2}, [14]; mov.b32 %r12, {%h2, %h1};
+  ld.shared.u64 %x3, [8]; cvt.u32.u64 %r13, %x3;
+  st.shared.v4.u16 [16], {%h1, %h2, %h3, %h4}; st.shared.v2.u16 [24], {%h1, %h3};
+  st.shared.v2.u8 [28], {%h4, %h3}; st.shared.v2.u8 [30], {%h2, %h1};
+  ld.shared.v4.u32 {%r14, %r15, %r16, %r17}, [16];
+  st.global.v4.u32 [%out], {%r10, %r11, %r12, %r13};
+  st.global.v4.u32 [%out+16], {%r14, %r15, %r16, %r17};
+)",
+                    s);
+  CHECK(r.report.findings.empty());
+  const std::vector<std::uint32_t> want = {0x9988ffeeu, 0x00ff00ccu, 0x00660077u, 0x33221100u,
+                                           0x00770066u, 0x00ff00eeu, 0x00ee0066u, 0x6677eeffu};
+  CHECK(std::vector<std::uint32_t>(r.out.begin(), r.out.begin() + 8) == want);
+}
+
+TEST_CASE("Lanes of one atomic follow each other") {
+  RunSetup s;
+  s.in = {0, 100, 100, 0, 0, 0};
+  s.block = 64;
+  s.out_words = 64 + 6;
+  s.out_written = true;
+  RunResult r = run(kMine + R"(
+  atom.global.add.u32 %r1, [%in], 1; st.global.u32 [%x1], %r1;
+  sub.s32 %r2, 50, %t;
+  red.global.min.s32 [%in+4], %r2; red.global.max.s32 [%in+8], %t; red.global.max.u32 [%in+12], %r2;
+  atom.global.cas.b32 %r3, [%in+16], %t, 77; red.global.or.b32 [%in+20], %t;
+  bar.sync 0;
+  setp.lt.u32 %p1, %t, 6;
+  @%p1 ld.relaxed.gpu.global.u32 %r4, [%x2];
+  @%p1 st.global.u32 [%x1+256], %r4;
+)",
+                    s);
+  CHECK(r.report.findings.empty());
+  std::vector<bool> seen(64);
+  for (std::uint32_t t = 0; t < 64; ++t) seen[r.out[t]] = true;
+  CHECK(std::count(seen.begin(), seen.end(), true) == 64);
+  CHECK(std::vector<std::uint32_t>(r.out.begin() + 64, r.out.end()) ==
+        std::vector<std::uint32_t>{64, std::uint32_t(-13), 100, std::uint32_t(-1), 77, 63});
+}
+
+TEST_CASE("A float sum in global memory flushes subnormals, one in shared memory keeps them") {
+  RunSetup s;
+  s.block = 1;
+  s.shared_bytes = 16;
+  s.out_written = true;
+  RunResult r = run(R"(
+  st.shared.u32 [0], 1; red.shared.add.f32 [0], 0f00000002; ld.shared.u32 %r1, [0];
+  st.global.u32 [%out], %r1;
+  st.global.u32 [%out+4], 1; red.global.add.f32 [%out+4], 0f80000002;
+)",
+                    s);
+  CHECK(r.out[0] == 3);
+  CHECK(r.out[1] == 0);
 }
 
 }  // namespace

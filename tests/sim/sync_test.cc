@@ -198,5 +198,50 @@ POLL:
     CHECK(run(body, s).report.findings.empty());
 }
 
+TEST_CASE("Copies of 4, 8 and 16 bytes through L1") {
+  for (int bytes : {4, 8, 16}) {
+    const std::string n = std::to_string(bytes);
+    RunResult r = run("mul.wide.u32 %x1, %t, " + n +
+                          "; add.u64 %x2, %x1, %in; cvt.u32.u64 %r1, %x1; "
+                          "cp.async.ca.shared.global [%r1], [%x2], " +
+                          n + "; cp.async.wait_all; ld.shared.u32 %d, [%r1]; " + kOut,
+                      setup());
+    CHECK(r.report.findings.empty());
+    for (std::uint32_t t = 0; t < 32; ++t)
+      CHECK(r.out[t] == t * static_cast<std::uint32_t>(bytes) / 4 + 1);
+  }
+}
+
+TEST_CASE("CTAs of 8 and 32 warps: barriers, ballots and races name every warp") {
+  const std::string body = R"(
+  shl.b32 %r1, %t, 2; st.shared.u32 [%r1], %t;
+  BARRIER
+  mov.u32 %r2, %ntid.x; sub.u32 %r2, %r2, 1; sub.u32 %r2, %r2, %t; shl.b32 %r2, %r2, 2;
+  ld.shared.u32 %d, [%r2];
+)" + kOut;
+  auto with = [&](const std::string& barrier) {
+    std::string text = body;
+    return text.replace(text.find("BARRIER"), 7, barrier);
+  };
+  for (unsigned block : {256u, 1024u}) {
+    RunSetup s = setup(block);
+    s.out_words = block;
+    s.shared_bytes = 4 * block;
+    RunResult r = run(with("bar.sync 0;"), s);
+    CHECK(r.report.findings.empty());
+    for (std::uint32_t t = 0; t < block; ++t) CHECK(r.out[t] == block - 1 - t);
+    CHECK(r.report.counters.barriers == block / 32);
+    CHECK(run(with(""), s).count("race-shared") > 0);
+    // Half of the warps at each of two named barriers: warps of other halves stay unordered.
+    RunResult halves =
+        run(with("setp.lt.u32 %p1, %t, " + std::to_string(block / 2) +
+                 "; @%p1 bra LOW; bar.sync 2, " + std::to_string(block / 2) +
+                 "; bra.uni JOIN; LOW: bar.sync 1, " + std::to_string(block / 2) + "; JOIN:"),
+            s);
+    CHECK(halves.count("race-shared") > 0);
+    CHECK(halves.count("deadlock") == 0);
+  }
+}
+
 }  // namespace
 }  // namespace attnloom::sim

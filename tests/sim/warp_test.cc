@@ -179,5 +179,45 @@ BIG:
   for (std::uint32_t t = 0; t < 32; ++t) CHECK(r.out[t] == (t % 2 == 1 ? 7 : t > 20 ? 99 : 2 * t));
 }
 
+TEST_CASE("shfl within segments keeps to them and says when it left") {
+  auto segment = [](const std::string& mode, const std::string& b, const std::string& c) {
+    return values("shfl.sync." + mode + ".b32 %d|%p1, %t, " + b + ", " + c +
+                  ", -1; @!%p1 add.u32 %d, %d, 100;");
+  };
+  // c = 0x1800 | clamp: segments of 8 lanes; as CUDA passes it for a width of 8.
+  auto up = segment("up", "3", "0x1800"), down = segment("down", "3", "0x181f"),
+       bfly = segment("bfly", "12", "0x181f"), idx = segment("idx", "11", "0x181f"),
+       clamped = segment("idx", "7", "0x1804");
+  for (std::uint32_t t = 0; t < 32; ++t) {
+    CHECK(up[t] == (t % 8 < 3 ? t + 100 : t - 3));
+    CHECK(down[t] == (t % 8 + 3 > 7 ? t + 100 : t + 3));
+    // The butterfly may read an earlier segment, not a later one.
+    CHECK(bfly[t] == ((t ^ 12) > (t | 7) ? t + 100 : (t ^ 12)));
+    CHECK(idx[t] == (t & 24) + 3);
+    CHECK(clamped[t] == t + 100);
+  }
+  // A source lane that changes with the lane, and member masks of parts of a warp.
+  auto turned = values("sub.u32 %r1, 31, %t; shfl.sync.idx.b32 %d, %t, %r1, 31, -1;");
+  CHECK(turned[5] == 26);
+  auto halves = values(R"(
+  setp.lt.u32 %p1, %t, 16;
+  @%p1 bra LOW;
+  shfl.sync.bfly.b32 %d, %t, 1, 31, 0xffff0000;
+  redux.sync.or.b32 %r1, %t, 0xffff0000; vote.sync.ballot.b32 %r2, %p1, 0xffff0000;
+  bra.uni JOIN;
+LOW:
+  shfl.sync.bfly.b32 %d, %t, 2, 31, 0x0000ffff;
+  redux.sync.and.b32 %r1, %t, 0x0000ffff; vote.sync.ballot.b32 %r2, %p1, 0x0000ffff;
+JOIN:
+  add.u32 %d, %d, %r1; add.u32 %d, %d, %r2;
+)");
+  CHECK(halves[20] == 21 + 31 + 0);
+  CHECK(halves[4] == 6 + 0 + 0xffff);
+  CHECK(values("redux.sync.xor.b32 %d, %t, -1;")[0] == 0u);
+  CHECK(values("redux.sync.min.u32 %d, %t, -1;")[31] == 0u);
+  CHECK(values("shr.u32 %r1, %t, 4; match.all.sync.b32 %r2|%p1, %r1, -1; selp.u32 %d, 1, %r2, "
+               "%p1;")[20] == 0u);
+}
+
 }  // namespace
 }  // namespace attnloom::sim

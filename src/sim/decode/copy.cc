@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cp.async, ldmatrix, stmatrix and mma.
+// cp.async, ldmatrix, stmatrix, movmatrix and mma.
 #include <array>
 #include <charconv>
 #include <string>
@@ -36,12 +36,13 @@ bool decode_copy_group(Opcode& op, Builder& b) {
 bool decode_copy(Opcode& op, Builder& b) {
   if (!op.take("async")) return false;
   if (!op.take("shared::cta") && !op.take("shared")) return decode_copy_group(op, b);
-  bool known = op.take("global") && (op.take("ca") || op.take("cg"));
+  bool known = op.take("global"), past_l1 = op.take("cg");
+  known = known && (past_l1 || op.take("ca"));
   bool has_policy = op.take("L2::cache_hint");
   while (op.take_prefix("L2::")) {
   }
   std::optional<std::int64_t> bytes = b.immediate(b.operand(2));
-  if (!known || !bytes || (*bytes != 4 && *bytes != 8 && *bytes != 16)) return false;
+  if (!known || !bytes || (*bytes != 16 && (past_l1 || (*bytes != 4 && *bytes != 8)))) return false;
   Ins to, from;
   std::uint32_t destination = b.address(b.operand(0), Space::kShared, to);
   std::uint32_t source = b.address(b.operand(1), Space::kGlobal, from);
@@ -90,6 +91,18 @@ bool decode_matrix(Opcode& op, Builder& b) {
   return true;
 }
 
+bool decode_move_matrix(Opcode& op, Builder& b) {
+  for (std::string_view modifier : {"sync", "aligned", "m8n8", "trans", "b16"}) {
+    if (!op.take(modifier)) return false;
+  }
+  Ins ins;
+  ins.kind = InsKind::kExec;
+  ins.exec = &exec_move_matrix;
+  std::uint32_t a = b.input(b.operand(1), Type::kB32), d = b.output(b.operand(0), Type::kB32);
+  if (b.ok()) b.emit(ins, {d}, {a});
+  return true;
+}
+
 bool collect(Builder& b, const PtxOperand& list, std::size_t count, Type type, bool is_output,
              std::vector<std::uint32_t>& slots) {
   if (list.kind != Kind::kVector || list.items.size() != count) return false;
@@ -130,6 +143,7 @@ bool decode_mma(Opcode& op, Builder& b) {
 DecodeFn find_copy_decoder(std::string_view base) {
   if (base == "cp") return &decode_copy;
   if (base == "ldmatrix" || base == "stmatrix") return &decode_matrix;
+  if (base == "movmatrix") return &decode_move_matrix;
   return base == "mma" ? &decode_mma : nullptr;
 }
 

@@ -286,6 +286,8 @@ bool decode_cvt(Opcode& op, Builder& b) {
   bool packed =
       *to == Type::kF16x2 || *to == Type::kBf16x2 || *to == Type::kE4m3x2 || *to == Type::kE5m2x2;
   bool two_inputs = packed && *from == Type::kF32;
+  bool is_fp8 = *to == Type::kE4m3x2 || *to == Type::kE5m2x2;
+  if (is_fp8 && (form.flags & kFlagFinite) == 0) return false;  // there is no other form
   std::uint32_t x = b.input(b.operand(1), *from),
                 y = two_inputs ? b.input(b.operand(2), *from) : kNone;
   std::uint32_t d = b.output(b.operand(0), *to);

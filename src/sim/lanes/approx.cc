@@ -78,10 +78,10 @@ struct Rsqrt {
 
 // sin (phase 0) or cos (phase 1). The device's error grows with |x| as well; beyond 2^31 nothing is
 // promised.
-template <int Phase>
+template <int Phase, bool Ftz>
 struct Circle {
   float operator()(float x) const {
-    double a = x, limit = 2147483648.0;
+    double a = flush_if<Ftz>(x), limit = 2147483648.0;
     double inside = a > limit ? limit : a < -limit ? -limit : a;
     constexpr double kRoundMagic = 6755399441055744.0;
     double shifted = inside * 0.63661977236758134 + kRoundMagic, n = shifted - kRoundMagic;
@@ -165,9 +165,9 @@ LaneFn select_approx(const LaneForm& form) {
     case LaneOp::kRsqrt:
       return ftz ? &unary<float, float, Rsqrt<true>> : &unary<float, float, Rsqrt<false>>;
     case LaneOp::kSin:
-      return &unary<float, float, Circle<0>>;
+      return ftz ? &unary<float, float, Circle<0, true>> : &unary<float, float, Circle<0, false>>;
     case LaneOp::kCos:
-      return &unary<float, float, Circle<1>>;
+      return ftz ? &unary<float, float, Circle<1, true>> : &unary<float, float, Circle<1, false>>;
     default:
       return nullptr;
   }

@@ -2,6 +2,7 @@
 // atom and red: lane after lane. Floats are added in that order, so the sum is one of those that
 // the device may give.
 #include <bit>
+#include <cmath>
 #include <string>
 
 #include "sim/machine/counting.h"
@@ -49,11 +50,22 @@ U integer_result(AtomicOp op, bool is_signed_type, U old, U b, U c) {
   return old;
 }
 
-std::uint64_t apply(const Ins& ins, std::uint64_t old, std::uint64_t b, std::uint64_t c) {
+// The units beside the L2 cache flush subnormal inputs and results; those of shared memory do not.
+float float_sum(float a, float b, Space space) {
+  auto flush = [space](float x) {
+    bool is_subnormal = std::fpclassify(x) == FP_SUBNORMAL;
+    return space == Space::kGlobal && is_subnormal ? std::copysign(0.0f, x) : x;
+  };
+  float sum = flush(flush(a) + flush(b));
+  return std::isnan(sum) ? bits_as<float>(0x7fffffffu) : sum;
+}
+
+std::uint64_t apply(const Ins& ins, Space space, std::uint64_t old, std::uint64_t b,
+                    std::uint64_t c) {
   auto op = static_cast<AtomicOp>(ins.flags & 15);
   if (ins.type == Type::kF32) {
-    return bits_as<std::uint32_t>(bits_as<float>(static_cast<std::uint32_t>(old)) +
-                                  bits_as<float>(static_cast<std::uint32_t>(b)));
+    return bits_as<std::uint32_t>(float_sum(bits_as<float>(static_cast<std::uint32_t>(old)),
+                                            bits_as<float>(static_cast<std::uint32_t>(b)), space));
   }
   if (ins.type == Type::kF64)
     return bits_as<std::uint64_t>(bits_as<double>(old) + bits_as<double>(b));
@@ -133,7 +145,7 @@ void exec_atomic(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask) {
     if (p != nullptr) {
       old = 0;
       std::memcpy(&old, p, ins.element_bytes);
-      std::uint64_t now = apply(ins, old, operand(2, l), operand(3, l));
+      std::uint64_t now = apply(ins, space, old, operand(2, l), operand(3, l));
       std::memcpy(p, &now, ins.element_bytes);
       atomic.synchronise(address[l], space);
     }

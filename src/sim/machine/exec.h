@@ -42,6 +42,8 @@ void exec_copy_wait(Cta& cta, Warp& warp, const Ins& ins,
 void exec_load_matrix(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
 // | address, registers.
 void exec_store_matrix(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
+// result | a. The transposed 8x8 matrix.
+void exec_move_matrix(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
 // Goes before an mma, which is a lane function: counts it and reports when lanes are missing.
 void exec_before_mma(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ldmatrix and stmatrix: lane 8k + r holds the address of row r of matrix k; lane l gets columns
-// 2*(l%4) and the next of row l/4.
+// ldmatrix, stmatrix and movmatrix: lane 8k + r holds the address of row r of matrix k; lane l gets
+// columns 2*(l%4) and the next of row l/4.
 #include <string>
 
 #include "sim/machine/counting.h"
@@ -68,6 +68,13 @@ void exec_load_matrix(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask) 
       std::memcpy(d, m[k], 128);
     }
   }
+}
+
+void exec_move_matrix(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask) {
+  require_full(cta, warp, ins, mask);
+  std::uint16_t m[64];
+  std::memcpy(m, warp.registers + ins.more[1], 128);
+  transpose(m, reinterpret_cast<std::uint32_t*>(warp.registers + ins.more[0]));
 }
 
 void exec_store_matrix(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask) {
