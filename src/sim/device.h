@@ -108,13 +108,18 @@ struct Counters {
   std::uint64_t mma = 0;                  // warp-level mma instructions
   std::uint64_t global_load_bytes = 0;    // requested by lanes, cp.async included
   std::uint64_t global_load_sectors = 0;  // 32-byte sectors touched, per instruction
+  // Sectors that come from beyond the SM: all of cp.async, and of ld those that a first-level cache
+  // of 4096 sectors, one to a set and emptied with each CTA, does not hold.
+  std::uint64_t global_fetch_sectors = 0;
   std::uint64_t global_store_bytes = 0;
   std::uint64_t global_store_sectors = 0;
-  std::uint64_t shared_wavefronts = 0;  // ld, st, ldmatrix, stmatrix and cp.async writes
-  std::uint64_t shared_conflicts = 0;   // wavefronts above the least possible for the bytes moved
-  std::uint64_t barriers = 0;           // CTA barriers, per warp arrival
-  std::uint64_t atomics = 0;            // warp instructions
-  std::uint64_t spill_bytes = 0;        // local memory moved
+  std::uint64_t shared_wavefronts = 0;   // ld, st, ldmatrix, stmatrix and cp.async writes
+  std::uint64_t shared_conflicts = 0;    // wavefronts above the least possible for the bytes moved
+  std::uint64_t ldmatrix_conflicts = 0;  // of shared_conflicts; the rest is of ld, st and stmatrix
+  std::uint64_t copy_conflicts = 0;      // of shared_conflicts, those of cp.async writes
+  std::uint64_t barriers = 0;            // CTA barriers, per warp arrival
+  std::uint64_t atomics = 0;             // warp instructions
+  std::uint64_t spill_bytes = 0;         // local memory moved
   Counters& operator+=(const Counters& other);
 };
 

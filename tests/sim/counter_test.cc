@@ -74,7 +74,31 @@ TEST_CASE("Wavefronts and conflicts of shared memory") {
   check(stride(16, "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r2, %r3, %r4, %r5}, [%r1];"), 4, 0);
   check(stride(128, "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r2, %r3, %r4, %r5}, [%r1];"), 32,
         28);
-  check(stride(128, "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%r1];"), 8, 7);
+  const Counters load = stride(128, "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%r1];");
+  check(load, 8, 7);
+  CHECK(load.ldmatrix_conflicts == 7);
+  const Counters store = stride(128, "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1], {%r2};");
+  check(store, 8, 7);
+  CHECK(store.ldmatrix_conflicts == 0);
+  const Counters copy = stride(128, "cp.async.cg.shared.global [%r1], [%in], 16;");
+  check(copy, 32, 28);
+  CHECK(copy.copy_conflicts == 28);
+  CHECK(copy.ldmatrix_conflicts == 0);
+}
+
+TEST_CASE("Sectors are fetched once a CTA by ld, each time by cp.async") {
+  const std::string mine = "mul.wide.u32 %x1, %t, 4; add.u64 %x2, %x1, %in; ";
+  const Counters c = count(mine + "ld.global.u32 %r1, [%x2]; ld.global.u32 %r1, [%x2+32];", 64);
+  CHECK(c.global_load_sectors == 16);
+  CHECK(c.global_fetch_sectors == 9);
+  const Counters copied = count(
+      "shl.b32 %r1, %t, 4; cp.async.cg.shared.global [%r1], [%in], 16; "
+      "cp.async.cg.shared.global [%r1], [%in], 16; ld.global.u32 %r1, [%in];");
+  CHECK(copied.global_load_sectors == 3);
+  CHECK(copied.global_fetch_sectors == 3);
+  RunSetup s;
+  s.grid = 3;
+  CHECK(run("ld.global.u32 %r1, [%in];", s).report.counters.global_fetch_sectors == 3);
 }
 
 TEST_CASE("Barriers, atomics and spills") {

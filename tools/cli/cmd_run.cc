@@ -82,10 +82,13 @@ Json counters_json(const sim::Counters& counters) {
           {"mma", counters.mma},
           {"global_load_bytes", counters.global_load_bytes},
           {"global_load_sectors", counters.global_load_sectors},
+          {"global_fetch_sectors", counters.global_fetch_sectors},
           {"global_store_bytes", counters.global_store_bytes},
           {"global_store_sectors", counters.global_store_sectors},
           {"shared_wavefronts", counters.shared_wavefronts},
           {"shared_conflicts", counters.shared_conflicts},
+          {"ldmatrix_conflicts", counters.ldmatrix_conflicts},
+          {"copy_conflicts", counters.copy_conflicts},
           {"barriers", counters.barriers},
           {"atomics", counters.atomics},
           {"spill_bytes", counters.spill_bytes}};

@@ -54,9 +54,11 @@ void count_copy(Cta& cta, const Ins& ins, std::uint32_t mask, const std::uint64_
     if (n == 0) reading &= ~(1u << l);
     moved += n;
   }
+  std::uint32_t sectors = count_sectors(from, reading, ins.count);
   c.global_load_bytes += moved;
-  c.global_load_sectors += count_sectors(from, reading, ins.count);
-  count_shared(c, to, mask, ins.count);
+  c.global_load_sectors += sectors;
+  c.global_fetch_sectors += sectors;
+  c.copy_conflicts += count_shared(c, to, mask, ins.count);
 }
 
 void land(Cta& cta, Warp& warp, const CopyBatch& b, std::uint32_t lanes) {

@@ -27,9 +27,10 @@ std::uint32_t request(const std::uint32_t* address, std::uint32_t mask, int begi
 
 }  // namespace
 
-void count_shared(Counters& counters, const std::uint32_t* address, std::uint32_t mask,
-                  std::uint32_t bytes) {
+std::uint32_t count_shared(Counters& counters, const std::uint32_t* address, std::uint32_t mask,
+                           std::uint32_t bytes) {
   std::uint32_t words = bytes <= 4 ? 1 : bytes / 4;
+  std::uint32_t conflicts = 0;
   int lanes = static_cast<int>(32 / words);
   for (int begin = 0; begin < 32; begin += lanes) {
     std::uint32_t part = lanes == 32 ? mask : mask & ((1u << lanes) - 1) << begin;
@@ -45,26 +46,29 @@ void count_shared(Counters& counters, const std::uint32_t* address, std::uint32_
     }
     std::uint32_t wavefronts = apart ? 1 : request(address, mask, begin, begin + lanes, words);
     counters.shared_wavefronts += wavefronts;
-    counters.shared_conflicts += wavefronts - 1;
+    conflicts += wavefronts - 1;
   }
+  counters.shared_conflicts += conflicts;
+  return conflicts;
 }
 
-void count_matrix(Counters& counters, const std::uint32_t* row_address) {
+std::uint32_t count_matrix(Counters& counters, const std::uint32_t* row_address) {
   std::uint32_t groups = 0;
   for (int r = 0; r < 8; ++r) groups |= 1u << (row_address[r] >> 4 & 7);
   std::uint32_t wavefronts = groups == 0xff ? 1 : request(row_address, 0xff, 0, 8, 4);
   counters.shared_wavefronts += wavefronts;
   counters.shared_conflicts += wavefronts - 1;
+  return wavefronts - 1;
 }
 
-std::uint32_t count_sectors(const std::uint64_t* address, std::uint32_t mask, std::uint32_t bytes) {
-  std::uint64_t sector[64];
+std::uint32_t list_sectors(const std::uint64_t* address, std::uint32_t mask, std::uint32_t bytes,
+                           std::uint64_t* sector) {
   std::uint32_t count = 0;
   bool ascending = true;
   for (; mask != 0; mask &= mask - 1) {
     int lane = std::countr_zero(mask);
     std::uint64_t first = address[lane] >> 5, last = (address[lane] + bytes - 1) >> 5;
-    for (std::uint64_t s = first; s <= last && count < 64; ++s) {
+    for (std::uint64_t s = first; s <= last && count < kMostSectors; ++s) {
       if (count > 0 && s == sector[count - 1]) continue;
       ascending = ascending && (count == 0 || s > sector[count - 1]);
       sector[count++] = s;
@@ -75,6 +79,11 @@ std::uint32_t count_sectors(const std::uint64_t* address, std::uint32_t mask, st
     count = static_cast<std::uint32_t>(std::unique(sector, sector + count) - sector);
   }
   return count;
+}
+
+std::uint32_t count_sectors(const std::uint64_t* address, std::uint32_t mask, std::uint32_t bytes) {
+  std::uint64_t sector[kMostSectors];
+  return list_sectors(address, mask, bytes, sector);
 }
 
 }  // namespace attnloom::sim

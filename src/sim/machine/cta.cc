@@ -152,6 +152,7 @@ void Cta::begin(std::uint32_t linear_index) {
   }
   shared.assign(shared_bytes, std::byte{0xff});
   shared_sync.clear();
+  sectors.clear();
   barriers.fill(Barrier{});
   for (Warp& w : warps) {
     std::memcpy(w.registers, constants.data(), constants.size());

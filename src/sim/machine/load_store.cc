@@ -64,9 +64,11 @@ void count(Cta& cta, const Ins& ins, const Lanes& lanes, std::uint32_t mask, std
       uniform ? (ins.space == Space::kGlobal ? mask : 0) : lanes_in(lanes, mask, Space::kGlobal);
   if (global != 0) {
     std::uint64_t moved = std::uint64_t{static_cast<std::uint32_t>(std::popcount(global))} * bytes;
+    std::uint64_t sector[kMostSectors];
+    std::uint32_t sectors = list_sectors(lanes.address, global, bytes, sector);
     (is_store ? c.global_store_bytes : c.global_load_bytes) += moved;
-    (is_store ? c.global_store_sectors : c.global_load_sectors) +=
-        count_sectors(lanes.address, global, bytes);
+    (is_store ? c.global_store_sectors : c.global_load_sectors) += sectors;
+    if (!is_store) c.global_fetch_sectors += cta.sectors.count_missing(sector, sectors);
   }
   std::uint32_t shared =
       uniform ? (ins.space == Space::kShared ? mask : 0) : lanes_in(lanes, mask, Space::kShared);

@@ -58,7 +58,7 @@ void exec_load_matrix(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask) 
         std::memset(&m[k][8 * r], 0xff, 16);
       }
     }
-    count_matrix(cta.launch.counters, address + 8 * k);
+    cta.launch.counters.ldmatrix_conflicts += count_matrix(cta.launch.counters, address + 8 * k);
   }
   for (int k = 0; k < ins.count; ++k) {
     auto* d = reinterpret_cast<std::uint32_t*>(warp.registers + ins.more[k]);

@@ -15,6 +15,7 @@
 #include "sim/check/global_shadow.h"
 #include "sim/check/shared_shadow.h"
 #include "sim/check/sync.h"
+#include "sim/machine/counting.h"
 #include "sim/machine/memory.h"
 #include "sim/program.h"
 
@@ -133,6 +134,7 @@ struct Cta {
   SyncTable shared_sync;
   ClockFrame frame;
   std::array<Barrier, 16> barriers;
+  SectorCache sectors;
   std::vector<std::byte> constants;  // first part of every warp's register file
 
   void begin(std::uint32_t linear_index);
