@@ -95,7 +95,7 @@ struct LaunchConfig {
 
 // Findings are grouped: one per (kind, kernel, source place), with how often it was seen.
 struct Finding {
-  std::string kind;  // "race-shared", "race-global", "uninitialised-shared", "in-flight-read",
+  std::string kind;  // "race-shared", "race-lanes", "race-global", "in-flight-read",
                      // "out-of-bounds", "misaligned", "deadlock", "divergent-barrier", ...
   std::string kernel;
   std::string place;   // "loom/copy.cuh:41" where the PTX has line information, else "ptx:1234"

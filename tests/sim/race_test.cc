@@ -199,5 +199,54 @@ TEST_CASE("Without checks the values are the same and nothing is reported") {
   CHECK(run(kWarp1 + "st.shared.u32 [%r1], %t;", s).report.findings.empty());
 }
 
+TEST_CASE("Lanes of one instruction that store different values to one place") {
+  RunSetup s;
+  s.shared_bytes = 128;
+  auto races = [&](const std::string& body) {
+    return run("shr.u32 %r1, %t, 1; shl.b32 %r1, %r1, 2; mov.u32 %r2, 7; " + body, s)
+        .count("race-lanes");
+  };
+  CHECK(races("st.shared.u32 [%r1], %t;") == 1);
+  CHECK(races("st.shared.u32 [%r1], %r2;") == 0);
+  CHECK(races("and.b32 %r3, %t, 1; setp.eq.u32 %p1, %r3, 0; @%p1 st.shared.u32 [%r1], %t;") == 0);
+  CHECK(races("st.volatile.shared.u32 [%r1], %t;") == 0);
+  // Halves of one word are two places.
+  CHECK(races("cvt.u16.u32 %h1, %t; shl.b32 %r1, %t, 1; st.shared.u16 [%r1], %h1;") == 0);
+  CHECK(races("mul.wide.u32 %x1, %r1, 1; add.u64 %x1, %x1, %out; st.global.u32 [%x1], %t;") == 1);
+  CHECK(races("mul.wide.u32 %x1, %r1, 1; add.u64 %x1, %x1, %out; st.global.u32 [%x1], %r2;") == 0);
+}
+
+TEST_CASE("A lane reads what another lane of its warp wrote only after they met") {
+  RunSetup s;
+  s.shared_bytes = 512;
+  s.in.assign(128, 5);
+  // Every lane writes 16 bytes; it reads its own, or those of its neighbour.
+  auto races = [&](const std::string& write, const std::string& between, const std::string& read) {
+    RunResult r =
+        run("shl.b32 %r1, %t, 4; xor.b32 %r2, %r1, 16; cvt.u64.u32 %x1, %r1; "
+            "add.u64 %x1, %x1, %in; " +
+                write + between + read,
+            s);
+    CHECK(r.report.findings.size() == (r.count("race-lanes") != 0 ? 1 : 0));
+    return r.count("race-lanes");
+  };
+  const std::string stores[] = {
+      "st.shared.v4.u32 [%r1], {%t, %t, %t, %t}; ",
+      "st.shared.v2.u32 [%r1], {%t, %t}; st.shared.u32 [%r1+8], %t; st.shared.u32 [%r1+12], %t; ",
+      "cp.async.cg.shared.global [%r1], [%x1], 16; cp.async.wait_all; "};
+  for (const std::string& store : stores) {
+    for (const std::string& read :
+         {std::string("ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r2];"),
+          std::string("ld.shared.v2.u32 {%r4, %r5}, [%r2];"),
+          std::string("ld.shared.u32 %r4, [%r2+8];"), std::string("ld.shared.u16 %h1, [%r2+4];")}) {
+      CHECK(races(store, "", read) > 0);
+      CHECK(races(store, "shfl.sync.idx.b32 %r9, %t, 0, 31, -1; ", read) > 0);
+      CHECK(races(store, "bar.warp.sync -1; ", read) == 0);
+      CHECK(races(store, "bar.sync 0; ", read) == 0);
+    }
+    CHECK(races(store, "", "ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r1];") == 0);
+  }
+}
+
 }  // namespace
 }  // namespace attnloom::sim

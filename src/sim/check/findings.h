@@ -15,6 +15,7 @@ namespace attnloom::sim {
 // Names of Finding::kind.
 namespace kind {
 inline constexpr std::string_view kRaceShared = "race-shared";
+inline constexpr std::string_view kRaceLanes = "race-lanes";  // of one warp
 inline constexpr std::string_view kRaceGlobal = "race-global";
 inline constexpr std::string_view kUninitialisedShared = "uninitialised-shared";
 inline constexpr std::string_view kUninitialisedGlobal = "uninitialised-global";

@@ -29,6 +29,7 @@ void SharedShadow::configure(std::uint32_t bytes, std::uint32_t warps) {
   state_.assign(4 * granules, 0);
   writer_.assign(4 * granules, 0);
   writer_ins_.assign(4 * granules, 0);
+  writer_lane_.assign(4 * granules, 0);
   reader_.assign(std::size_t{4} * granules * warps, 0);
   strong_reader_.clear();
   has_strong_readers_ = false;
@@ -102,6 +103,14 @@ void SharedShadow::read_slow(const SharedAccess& a, int lane, std::uint32_t addr
                    [&] { return "never written: " + where(a, lane, word * 4); });
     }
     check_writers(a, lane, word, mask, true);
+    if (!a.is_strong && (state_[word] & (kSplit | kFlight)) == 0 && by_other_lane(a, lane, word)) {
+      findings.add(kind::kRaceLanes, a.ins, [&] {
+        return "read without __syncwarp after the write of lane " +
+               std::to_string(writer_lane_[word]) + " at " +
+               findings.place(a.cta.kernel.ins[writer_ins_[word]]) + ": " +
+               where(a, lane, word * 4);
+      });
+    }
     if (mask != 15) state_[word] |= kPartRead;
     if (!a.is_strong) {
       readers(word >> 2, a.agent)[word & 3] = a.known[a.agent];
@@ -124,7 +133,8 @@ void SharedShadow::check_write(const SharedAccess& a, int lane, std::uint32_t wo
   check_readers(a, lane, word, mask);
 }
 
-void SharedShadow::set_writer(const SharedAccess& a, std::uint32_t word, std::uint32_t mask) {
+void SharedShadow::set_writer(const SharedAccess& a, int lane, std::uint32_t word,
+                              std::uint32_t mask) {
   std::uint32_t e = epoch(a);
   if (mask == 15) {
     if ((state_[word] & kSplit) != 0) split_.erase(word);
@@ -138,6 +148,7 @@ void SharedShadow::set_writer(const SharedAccess& a, std::uint32_t word, std::ui
     state_[word] |= static_cast<std::uint8_t>(kSplit | mask);
   }
   writer_ins_[word] = a.ins_index;
+  writer_lane_[word] = static_cast<std::uint8_t>(lane);
 }
 
 void SharedShadow::write_slow(const SharedAccess& a, int lane, std::uint32_t address,
@@ -145,20 +156,20 @@ void SharedShadow::write_slow(const SharedAccess& a, int lane, std::uint32_t add
   for (std::uint32_t word = address >> 2; word <= (address + bytes - 1) >> 2; ++word) {
     std::uint32_t mask = byte_mask(word, address, bytes);
     check_write(a, lane, word, mask, false);
-    set_writer(a, word, mask);
+    set_writer(a, lane, word, mask);
   }
 }
 
 void SharedShadow::begin_copy(const SharedAccess& a, int lane, std::uint32_t address,
                               std::uint32_t bytes) {
-  if (bytes == 16 && write_granule(a, address >> 4)) {
+  if (bytes == 16 && write_granule(a, lane, address >> 4)) {
     std::uint32_t state = 0x1f1f1f1fu;
     std::memcpy(&state_[address >> 2], &state, 4);
     return;
   }
   for (std::uint32_t word = address >> 2; word < (address + bytes) >> 2; ++word) {
     check_write(a, lane, word, 15, false);
-    set_writer(a, word, 15);
+    set_writer(a, lane, word, 15);
     if ((state_[word] & kFlight) != kFlight) state_[word] += kFlightOne;
   }
 }
@@ -170,12 +181,12 @@ void SharedShadow::end_copy(const SharedAccess& a, int lane, std::uint32_t addre
   if ((state & 0xb0b0b0b0u) == 0x10101010u && agent_of(writer_[address >> 2]) == a.agent) {
     // Only this warp's copy is in flight: readers were checked at its issue, and later ones have
     // been reported.
-    return set_granule(a, address >> 4, 0x0f0f0f0fu);
+    return set_granule(a, lane, address >> 4, 0x0f0f0f0fu);
   }
   for (std::uint32_t word = address >> 2; word < (address + bytes) >> 2; ++word) {
     if ((state_[word] & kFlight) != 0) state_[word] -= kFlightOne;
     check_write(a, lane, word, 15, true);
-    set_writer(a, word, 15);
+    set_writer(a, lane, word, 15);
   }
 }
 

@@ -3,6 +3,10 @@
 // a copy is in flight, who wrote last and when each warp last read. Full accesses of 16 aligned
 // bytes take a short way.
 //
+// Lanes of one warp: a lane may read what another wrote only after the warp met (__syncwarp, a
+// barrier, ...), which advances its clock. Words that are written in parts, and writes after reads,
+// are not looked at in this way.
+//
 // Bytes of a word that different warps write are told apart (a side table); readers of parts of a
 // word are kept as readers of all of it, and then ignored when only a part is overwritten: a miss
 // at worst, never a false finding.
@@ -37,15 +41,17 @@ class SharedShadow {
   void forget_clocks();  // the clock base starts again
 
   void read(const SharedAccess& a, int lane, std::uint32_t address, std::uint32_t bytes) {
-    if (bytes == 16 && read_granule(a, address >> 4)) return;
-    if (bytes == 4 && read_word(a, address >> 2)) return;
-    if (bytes == 8 && read_word(a, address >> 2) && read_word(a, (address >> 2) + 1)) return;
+    if (bytes == 16 && read_granule(a, lane, address >> 4)) return;
+    if (bytes == 4 && read_word(a, lane, address >> 2)) return;
+    if (bytes == 8 && read_word(a, lane, address >> 2) && read_word(a, lane, (address >> 2) + 1))
+      return;
     read_slow(a, lane, address, bytes);
   }
   void write(const SharedAccess& a, int lane, std::uint32_t address, std::uint32_t bytes) {
-    if (bytes == 16 && write_granule(a, address >> 4)) return;
-    if (bytes == 4 && write_word(a, address >> 2)) return;
-    if (bytes == 8 && write_word(a, address >> 2) && write_word(a, (address >> 2) + 1)) return;
+    if (bytes == 16 && write_granule(a, lane, address >> 4)) return;
+    if (bytes == 4 && write_word(a, lane, address >> 2)) return;
+    if (bytes == 8 && write_word(a, lane, address >> 2) && write_word(a, lane, (address >> 2) + 1))
+      return;
     write_slow(a, lane, address, bytes);
   }
   // A copy counts as a write when it is issued and again when it lands.
@@ -70,29 +76,39 @@ class SharedShadow {
     std::uint32_t agent = agent_of(epoch);
     return clock_of(epoch) <= a.known[agent] || (a.is_strong && is_strong(agent));
   }
+  // True where another lane of the warp wrote it and the warp has not met since. At the last clock
+  // nothing is known of that.
+  bool by_other_lane(const SharedAccess& a, int lane, std::uint32_t word) const {
+    return writer_[word] == epoch(a) && writer_lane_[word] != lane &&
+           clock_of(writer_[word]) != (1u << kClockBits) - 1;
+  }
   std::uint32_t* readers(std::uint32_t granule, std::uint32_t agent) {
     return &reader_[(granule * warps_ + agent) * 4];
   }
 
-  bool read_granule(const SharedAccess& a, std::uint32_t g) {
+  bool read_granule(const SharedAccess& a, int lane, std::uint32_t g) {
     std::uint32_t state;
     std::memcpy(&state, &state_[4 * g], 4);
     const std::uint32_t* w = &writer_[4 * g];
     bool same = w[0] == w[1] && w[0] == w[2] && w[0] == w[3];
     if ((state & 0xbfbfbfbfu) != 0x0f0f0f0fu || !same || !ordered(a, w[0]) || a.is_strong)
       return false;
+    for (std::uint32_t k = 0; k < 4 && w[0] == epoch(a); ++k) {
+      if (by_other_lane(a, lane, 4 * g + k)) return false;
+    }
     std::uint32_t* r = readers(g, a.agent);
     std::uint32_t now = a.known[a.agent];
     r[0] = r[1] = r[2] = r[3] = now;
     return true;
   }
-  bool read_word(const SharedAccess& a, std::uint32_t word) {
-    if ((state_[word] & ~kPartRead) != kInit || !ordered(a, writer_[word]) || a.is_strong)
+  bool read_word(const SharedAccess& a, int lane, std::uint32_t word) {
+    if ((state_[word] & ~kPartRead) != kInit || !ordered(a, writer_[word]) || a.is_strong ||
+        by_other_lane(a, lane, word))
       return false;
     readers(word >> 2, a.agent)[word & 3] = a.known[a.agent];
     return true;
   }
-  bool write_granule(const SharedAccess& a, std::uint32_t g) {
+  bool write_granule(const SharedAccess& a, int lane, std::uint32_t g) {
     std::uint32_t state;
     std::memcpy(&state, &state_[4 * g], 4);
     const std::uint32_t* w = &writer_[4 * g];
@@ -108,16 +124,17 @@ class SharedShadow {
               static_cast<std::uint32_t>(r[2] > k) | static_cast<std::uint32_t>(r[3] > k);
     }
     if (late != 0) return false;
-    set_granule(a, g, 0x0f0f0f0fu);
+    set_granule(a, lane, g, 0x0f0f0f0fu);
     return true;
   }
-  void set_granule(const SharedAccess& a, std::uint32_t g, std::uint32_t state) {
+  void set_granule(const SharedAccess& a, int lane, std::uint32_t g, std::uint32_t state) {
     std::memcpy(&state_[4 * g], &state, 4);
     std::uint32_t e = epoch(a);
     for (int k = 0; k < 4; ++k) writer_[4 * g + k] = e;
     for (int k = 0; k < 4; ++k) writer_ins_[4 * g + k] = a.ins_index;
+    std::memset(&writer_lane_[4 * g], lane, 4);
   }
-  bool write_word(const SharedAccess& a, std::uint32_t word) {
+  bool write_word(const SharedAccess& a, int lane, std::uint32_t word) {
     if ((state_[word] & (kFlight | kSplit)) != 0 || !ordered(a, writer_[word]) || a.is_strong ||
         has_strong_readers_)
       return false;
@@ -128,6 +145,7 @@ class SharedShadow {
     state_[word] = kInit;
     writer_[word] = epoch(a);
     writer_ins_[word] = a.ins_index;
+    writer_lane_[word] = static_cast<std::uint8_t>(lane);
     return true;
   }
 
@@ -138,7 +156,7 @@ class SharedShadow {
   void check_readers(const SharedAccess& a, int lane, std::uint32_t word, std::uint32_t mask);
   void check_writers(const SharedAccess& a, int lane, std::uint32_t word, std::uint32_t mask,
                      bool is_read);
-  void set_writer(const SharedAccess& a, std::uint32_t word, std::uint32_t mask);
+  void set_writer(const SharedAccess& a, int lane, std::uint32_t word, std::uint32_t mask);
   void race(const SharedAccess& a, int lane, std::uint32_t word, const char* what,
             std::uint32_t other_agent, std::uint32_t other_ins);
 
@@ -146,6 +164,7 @@ class SharedShadow {
   std::vector<std::uint8_t> state_;           // by word
   std::vector<std::uint32_t> writer_;         // by word: epoch
   std::vector<std::uint32_t> writer_ins_;     // by word: index in the kernel
+  std::vector<std::uint8_t> writer_lane_;     // by word
   std::vector<std::uint32_t> reader_;         // by granule of 16 bytes, warp, word: clock
   std::vector<std::uint32_t> strong_reader_;  // by word and warp; empty until the first strong read
   bool has_strong_readers_ = false;

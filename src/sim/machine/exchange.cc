@@ -181,6 +181,7 @@ void exec_active_mask(Cta&, Warp& warp, const Ins& ins, std::uint32_t mask) {
 // Memory of one warp is not checked lane against lane, so the barrier only has to be complete.
 void exec_warp_barrier(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask) {
   check_members(cta, warp, ins, mask, row32(warp, ins.more[0]));
+  if (cta.checks) cta.advance(warp);  // the lanes may now read what the others wrote
 }
 
 void exec_elect(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask) {

@@ -118,6 +118,7 @@ void resolve(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask, std::uint
   bool strong = order_of(ins) != Order::kWeak;
   SharedAccess shared = cta.shared_access(warp, ins, strong);
   GlobalAccess global = cta.global_access(warp, ins, strong);
+  int last = -1;  // lane of the last global load: lanes that want the same bytes share its checks
   for (std::uint32_t m = mask; m != 0; m &= m - 1) {
     int l = std::countr_zero(m);
     switch (lanes.space[l]) {
@@ -129,7 +130,12 @@ void resolve(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask, std::uint
         lanes.at[l] = private_at(cta, warp, ins, l, lanes.space[l], lanes.address[l], bytes);
         continue;
       default:
+        if (last >= 0 && lanes.address[l] == lanes.address[last] && lanes.at[last] != nullptr) {
+          lanes.at[l] = lanes.at[last];
+          continue;
+        }
         lanes.at[l] = global_at(cta, global, l, lanes.address[l], bytes, is_store);
+        if (!is_store && !strong) last = l;
         break;
     }
     if (!strong || lanes.at[l] == nullptr) continue;
@@ -140,14 +146,17 @@ void resolve(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask, std::uint
 
 template <class T>
 void move_in(const Ins& ins, std::uint32_t mask, const Lanes& lanes, std::byte* registers) {
-  for (std::uint32_t k = 0; k < ins.count; ++k) {
-    T* row = reinterpret_cast<T*>(registers + ins.more[k]);
-    for (std::uint32_t m = mask; m != 0; m &= m - 1) {
-      int l = std::countr_zero(m);
-      if (lanes.at[l] == nullptr) {
-        std::memset(&row[l], 0xff, sizeof(T));
+  T* row[8];
+  for (std::uint32_t k = 0; k < ins.count; ++k)
+    row[k] = reinterpret_cast<T*>(registers + ins.more[k]);
+  for (std::uint32_t m = mask; m != 0; m &= m - 1) {
+    int l = std::countr_zero(m);
+    const std::byte* from = lanes.at[l];
+    for (std::uint32_t k = 0; k < ins.count; ++k) {
+      if (from == nullptr) {
+        std::memset(&row[k][l], 0xff, sizeof(T));
       } else {
-        std::memcpy(&row[l], lanes.at[l] + k * sizeof(T), sizeof(T));
+        std::memcpy(&row[k][l], from + k * sizeof(T), sizeof(T));
       }
     }
   }
@@ -168,6 +177,37 @@ void move_in_extended(const Ins& ins, std::uint32_t mask, const Lanes& lanes,
           v = static_cast<std::uint64_t>(static_cast<std::int64_t>(v << unused) >> unused);
       }
       std::memcpy(registers + ins.more[k] + l * ins.register_bytes, &v, ins.register_bytes);
+    }
+  }
+}
+
+// Ascending and without overlap: the common case, in which no lane can meet another.
+bool are_apart(const Lanes& lanes, std::uint32_t mask, std::uint32_t bytes) {
+  std::uint64_t end = 0;
+  for (std::uint32_t m = mask; m != 0; m &= m - 1) {
+    std::uint64_t at = lanes.address[std::countr_zero(m)];
+    if (at < end) return false;
+    end = at + bytes;
+  }
+  return true;
+}
+
+// Which lane wins is undefined, unless all write the same. A lane whose bytes are not there now was
+// overwritten by a later one.
+void check_lost_stores(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask,
+                       const Lanes& lanes) {
+  if (are_apart(lanes, mask, std::uint32_t{ins.element_bytes} * ins.count)) return;
+  for (std::uint32_t k = 0; k < ins.count; ++k) {
+    const std::byte* row = warp.registers + ins.more[1 + k];
+    for (std::uint32_t m = mask; m != 0; m &= m - 1) {
+      int l = std::countr_zero(m);
+      if (lanes.at[l] == nullptr ||
+          std::memcmp(lanes.at[l] + k * ins.element_bytes, row + l * ins.register_bytes,
+                      ins.element_bytes) == 0)
+        continue;
+      return cta.launch.findings.add(kind::kRaceLanes, ins, [&] {
+        return "another lane stores a different value to the place of " + cta.describe(warp, l);
+      });
     }
   }
 }
@@ -204,6 +244,7 @@ void exec_store(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask) {
                     ins.element_bytes);
     }
   }
+  if (cta.checks && order_of(ins) == Order::kWeak) check_lost_stores(cta, warp, ins, mask, lanes);
 }
 
 }  // namespace attnloom::sim
