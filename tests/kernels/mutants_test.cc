@@ -18,6 +18,7 @@ struct Mutant {
   const char* to;
   int launches = 1;    // of one plan
   bool causal = true;  // the case's mask
+  int query_tile = 16;
 };
 
 // Two requests, grouped heads, a tail in every tile, causal rows, split KV (so the merge runs):
@@ -62,6 +63,8 @@ constexpr Mutant kMutants[] = {
     {"one state too few merged", "loom/epilogue.cuh",
      "merge_row<Config>(x, first, row, dim, tile.count, tile_rows)",
      "merge_row<Config>(x, first, row, dim, tile.count - 1, tile_rows)"},
+    {"lanes of a warp do not wait for each other", "attention_mma.cuh",
+     "__syncwarp();\n      for (int i = lane_index()", "for (int i = lane_index()", 1, true, 64},
 };
 
 std::string run_with(const CaseFile& file, std::uint64_t seed, int launches,
@@ -70,8 +73,10 @@ std::string run_with(const CaseFile& file, std::uint64_t seed, int launches,
   return judge_run(file, run_case(*engine, file, launches));
 }
 
-CaseFile small_case(bool causal) {
+CaseFile small_case(bool causal, int query_tile) {
   std::string text = kCase;
+  const std::string tile = "\"q\": 16,";
+  text.replace(text.find(tile), tile.size(), "\"q\": " + std::to_string(query_tile) + ",");
   const std::string mask = "\"causal\": true";
   if (!causal) text.replace(text.find(mask), mask.size(), "\"causal\": false");
   return parse_or_fail(text);
@@ -81,7 +86,7 @@ CaseFile small_case(bool causal) {
 
 TEST_CASE("every mutant is noticed under every order", "[mutants]") {
   for (const Mutant& mutant : kMutants) {
-    const CaseFile file = small_case(mutant.causal);
+    const CaseFile file = small_case(mutant.causal, mutant.query_tile);
     for (int seed = 0; seed < kSeeds; ++seed) {
       INFO(mutant.name << ", seed " << seed);
       const std::string verdict = run_with(file, seed, mutant.launches, [&](Source& source) {
@@ -93,10 +98,11 @@ TEST_CASE("every mutant is noticed under every order", "[mutants]") {
 }
 
 TEST_CASE("the code as it stands is clean under every order", "[mutants]") {
+  const int query_tile = GENERATE(16, 64);
   for (const bool causal : {true, false}) {
-    const CaseFile file = small_case(causal);
+    const CaseFile file = small_case(causal, query_tile);
     for (int seed = 0; seed < kSeeds; ++seed) {
-      INFO("causal " << causal << ", seed " << seed);
+      INFO("query tile " << query_tile << ", causal " << causal << ", seed " << seed);
       CHECK(run_with(file, seed, 2, [](Source&) {}) == "");
     }
   }
