@@ -139,6 +139,10 @@ TEST_CASE("Directed rounding") {
   CHECK(one("mul.rz.f32 %d, %a, %a;", bits(3e38f)) == 0x7f7fffffu);
   CHECK(one("mul.rp.f32 %d, %a, %a;", bits(3e38f)) == bits(kInf));
   CHECK(one("add.rm.f32 %d, %a, %b;", a, bits(-1.0f)) == 0x80000000u);
+  CHECK(one("add.rp.ftz.f32 %d, %a, %b;", a, kTiny) == a);
+  CHECK(one("add.rp.f32 %d, %a, %b;", a, kTiny) == up);
+  CHECK(one("mul.rz.ftz.f32 %d, %a, %b;", bits(-0x1p-100f), bits(0x1p-30f)) == 0x80000000u);
+  CHECK(one("fma.rp.ftz.sat.f32 %d, %a, %b, %a;", a, bits(0x1p-30f)) == a);
   CHECK(one("add.rz.f32 %d, %a, %b;", a, bits(-1.0f)) == 0u);
 }
 

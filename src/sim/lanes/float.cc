@@ -82,6 +82,13 @@ struct Saturated {
   float operator()(float a, float b) const { return saturate(Inner()(a, b)); }
   float operator()(float a, float b, float c) const { return saturate(Inner()(a, b, c)); }
 };
+template <class Inner>
+struct Flushed {
+  float operator()(float a, float b) const { return flush(Inner()(flush(a), flush(b))); }
+  float operator()(float a, float b, float c) const {
+    return flush(Inner()(flush(a), flush(b), flush(c)));
+  }
+};
 template <class U, U Sign>
 struct CopySign {
   U operator()(U a, U b) const { return (a & Sign) | (b & ~Sign); }
@@ -169,17 +176,24 @@ LaneFn ternary32(bool saturated) {
                    : &ternary<float, float, float, float, F>;
 }
 
+template <class F>
+LaneFn directed_binary(bool ftz, bool saturated) {
+  return ftz ? binary32<Flushed<F>>(saturated) : binary32<F>(saturated);
+}
+
 template <Rounding R>
-LaneFn select_directed(LaneOp op) {
-  switch (op) {
+LaneFn select_directed(const LaneForm& form) {
+  if ((form.flags & ~(kFlagFtz | kFlagSaturate)) != 0) return nullptr;
+  bool ftz = (form.flags & kFlagFtz) != 0, sat = (form.flags & kFlagSaturate) != 0;
+  switch (form.op) {
     case LaneOp::kAdd:
-      return binary32<DirectedAdd<R>>();
+      return directed_binary<DirectedAdd<R>>(ftz, sat);
     case LaneOp::kSub:
-      return binary32<DirectedSub<R>>();
+      return directed_binary<DirectedSub<R>>(ftz, sat);
     case LaneOp::kMul:
-      return binary32<DirectedMul<R>>();
+      return directed_binary<DirectedMul<R>>(ftz, sat);
     case LaneOp::kFma:
-      return ternary32<DirectedFma<R>>(false);
+      return ftz ? ternary32<Flushed<DirectedFma<R>>>(sat) : ternary32<DirectedFma<R>>(sat);
     default:
       return nullptr;
   }
@@ -263,17 +277,16 @@ LaneFn select_float(const LaneForm& form) {
   if (form.type == Type::kF64) return select_f64(form);
   if (form.type != Type::kF32) return nullptr;
   if ((form.flags & ~(kFlagFtz | kFlagSaturate | kFlagNan | kFlagApprox)) != 0) return nullptr;
-  bool plain = (form.flags & ~kFlagApprox) == 0;
   switch (form.rounding) {
     case Rounding::kNone:
     case Rounding::kRn:
       return (form.flags & kFlagFtz) != 0 ? select_f32<true>(form) : select_f32<false>(form);
     case Rounding::kRz:
-      return plain ? select_directed<Rounding::kRz>(form.op) : nullptr;
+      return select_directed<Rounding::kRz>(form);
     case Rounding::kRm:
-      return plain ? select_directed<Rounding::kRm>(form.op) : nullptr;
+      return select_directed<Rounding::kRm>(form);
     case Rounding::kRp:
-      return plain ? select_directed<Rounding::kRp>(form.op) : nullptr;
+      return select_directed<Rounding::kRp>(form);
     default:
       return nullptr;
   }
