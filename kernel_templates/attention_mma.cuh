@@ -11,6 +11,14 @@
 
 namespace loom {
 
+// What a CTA knows of its item in shared memory: words that, held in registers across the KV loop,
+// made the two-block class spill (255 registers) or copy its accumulators around.
+struct Kept {
+  int index;                 // of the item
+  int full_begin, full_end;  // as in KvBounds
+  int padding;
+};
+
 template <class Config, class Class, class Variant>
 struct AttentionTile {
   using Element = typename Config::Element;
@@ -31,16 +39,17 @@ struct AttentionTile {
       kWarps * 16 * (kScratchStride + (Layout::kKvWarps == 1 ? 0 : 2)) * 4;
   static constexpr int kTileBytes = QTile::kBytes + Ring::kBytes;
   static constexpr int kSharedBytes = kTileBytes > kScratchBytes ? kTileBytes : kScratchBytes;
-  static_assert(kSharedBytes <= Config::kSharedBytes, "spec/tiles.h counts the same bytes");
+  static_assert(kSharedBytes + int{sizeof(Kept)} <= Config::kSharedBytes,
+                "spec/tiles.h counts the same bytes");
 
   const AttentionArgs& args;
   const PlanHeader& plan;
   const Variant& variant;
   const WorkItem& work;
   const RequestRow& request;
+  Kept& kept;
   unsigned char* shared;
 
-  float scale;
   KvBounds bounds;
   SoftmaxState<Layout::kBlocks> state;
   float values[Layout::kBlocks][kValues][4];
@@ -64,9 +73,11 @@ struct AttentionTile {
   }
 
   LOOM_DEVICE void begin() {
-    __syncthreads();     // the previous item's epilogue may still read shared memory
-    scale = plan.scale;  // held: a load of it for every tile would wait behind the barrier
     bounds = kv_bounds<Config, Class>(plan, request, work);
+    if (threadIdx.x == 0) {  // the walk's first barrier shows them to the others
+      kept.full_begin = bounds.full_begin;
+      kept.full_end = bounds.full_end;
+    }
     copy_queries<Config>(queries(), args, request, work);
 #pragma unroll
     for (int b = 0; b < Layout::kBlocks; ++b) {
@@ -90,14 +101,23 @@ struct AttentionTile {
     }
     float logits[Layout::kBlocks][kLogits][4];
     multiply_queries(logits, keys);
-    const bool partial = position < bounds.full_begin || position + Class::kKv > bounds.full_end;
+    if ((Config::kWindow && position < kept.full_begin) || position + Class::kKv > kept.full_end) {
+      apply_variant<true>(logits, position);
+    } else if constexpr (kHasFunctors<Config>) {
+      apply_variant<false>(logits, position);
+    }
+    if constexpr (Config::kSoftmax) state.fold(logits, values, softmax_factor<Config>(plan));
+    multiply_values(logits, tokens);
+  }
+
+  template <bool partial>
+  LOOM_DEVICE void apply_variant(float (&logits)[Layout::kBlocks][kLogits][4], int position) {
 #pragma unroll
     for (int b = 0; b < Layout::kBlocks; ++b) {
-      apply_variant<Config>(logits[b], variant, scale, request, work, bounds,
-                            Layout::row_begin() + 16 * b, position + Layout::kv_begin(), partial);
+      apply_variant_to<Config, Variant, partial>(logits[b], variant, plan, request, work,
+                                                 bounds.end, Layout::row_begin() + 16 * b,
+                                                 position + Layout::kv_begin());
     }
-    if constexpr (Config::kSoftmax) state.fold(logits, values, softmax_factor<Config>(scale));
-    multiply_values(logits, tokens);
   }
 
   LOOM_DEVICE void multiply_queries(float (&logits)[Layout::kBlocks][kLogits][4],
@@ -270,14 +290,15 @@ struct AttentionTile {
 // choice.
 template <class Config, template <int> class TileClass, class Variant, int index = 0>
 LOOM_DEVICE int run_item(const AttentionArgs& args, const PlanHeader& plan, const Variant& variant,
-                         const WorkItem& work, const RequestRow& request, unsigned char* shared) {
+                         const WorkItem& work, const RequestRow& request, Kept& kept,
+                         unsigned char* shared) {
   if constexpr (index + 1 < Config::kClassCount) {
     if (work.tile_class != index) {
       return run_item<Config, TileClass, Variant, index + 1>(args, plan, variant, work, request,
-                                                             shared);
+                                                             kept, shared);
     }
   }
-  AttentionTile<Config, TileClass<index>, Variant>{args, plan, variant, work, request, shared}
+  AttentionTile<Config, TileClass<index>, Variant>{args, plan, variant, work, request, kept, shared}
       .run();
   return TileClass<index>::kQ;
 }
@@ -290,15 +311,17 @@ LOOM_DEVICE void attention_mma(const AttentionArgs& args) {
   const int* queue =
       reinterpret_cast<const int*>(args.workspace + plan.cta_begin_offset) + blockIdx.x;
   const Variant variant(plan, args);
-  const int end = queue[1];
+  Kept& kept = *reinterpret_cast<Kept*>(shared + Config::kSharedBytes - sizeof(Kept));
 #pragma unroll 1
-  for (int i = queue[0]; i < end; ++i) {
+  for (int i = queue[0]; i < queue[1]; i = kept.index + 1) {
+    __syncthreads();  // the previous item's epilogue may still read shared memory
+    if (threadIdx.x == 0) kept.index = i;
     // By reference: twelve words held in registers across the KV loop made the two-block class
     // spill.
     const WorkItem& work = reinterpret_cast<const WorkItem*>(args.workspace + plan.items_offset)[i];
     const RequestRow& request =
         reinterpret_cast<const RequestRow*>(args.workspace + plan.requests_offset)[work.request];
-    const int rows = run_item<Config, TileClass>(args, plan, variant, work, request, shared);
+    const int rows = run_item<Config, TileClass>(args, plan, variant, work, request, kept, shared);
     if (work.partial_row < 0) continue;
     merge_if_last<Config>(plan, OutputRows<Config>{args, request, work}, rows,
                           reinterpret_cast<int*>(shared));

@@ -58,7 +58,7 @@ struct KvSource {
   const u16* k;  // first row of this request and KV head; of a paged one, of page 0
   const u16* v;
   const int* pages;
-  int kv_end;
+  int kv_end;  // in shared memory
   int page[kRows];
 
   LOOM_DEVICE KvSource(const AttentionArgs& args, const RequestRow& request, const WorkItem& work,
@@ -100,17 +100,16 @@ struct KvSource {
       if (tile_rows % kRowsPerPass<Config> != 0 && row_of(i, thread) >= tile_rows) break;
       const int token = kv_begin + row_of(i, thread);
       const bool exists = token < kv_end;
-      i64 k_offset = 0;
-      i64 v_offset = 0;
-      if (exists) {
-        if constexpr (Config::kPaged) {
-          const int slot = token % Config::kPageSize;
-          k_offset = page[i] * args.k_page_stride + slot * args.k_token_stride;
-          v_offset = page[i] * args.v_page_stride + slot * args.v_token_stride;
-        } else {
-          k_offset = token * args.k_token_stride;
-          v_offset = token * args.v_token_stride;
-        }
+      i64 k_offset;
+      i64 v_offset;
+      if constexpr (Config::kPaged) {
+        const int slot = token % Config::kPageSize;
+        k_offset = page[i] * args.k_page_stride + slot * args.k_token_stride;
+        v_offset = page[i] * args.v_page_stride + slot * args.v_token_stride;
+      } else {
+        const int row = min(token, kv_end - 1);
+        k_offset = row * args.k_token_stride;
+        v_offset = row * args.v_token_stride;
       }
       copy_row(k_tile, row_of(i, thread), thread % kLanesPerRow, k + k_offset, exists);
       copy_row(v_tile, row_of(i, thread), thread % kLanesPerRow, v + v_offset, exists);

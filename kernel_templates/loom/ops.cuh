@@ -2,19 +2,21 @@
 // The op vocabulary: every operation that has no C++ spelling, under one name on every target.
 // Kernels and functors use these names only; `asm` stands in the target files and nowhere else.
 //
-//   shared_address(p)                     32-bit shared-memory address of a pointer
-//   thread_index_now()                    threadIdx.x, but never hoisted: what is computed from it
-//   dies with its block copy_async_16(to, from, bytes)        16 bytes global -> shared, `bytes` of
-//   them read (0 or 16), the rest zero copy_async_commit(), _wait<n>()       close a group of
-//   copies; wait until at most n groups are in flight load_matrix_x4(r, a), _trans(r, a)    four
-//   8x8 matrices of 16-bit elements, one row address per lane mma_16x8x16(c, a, b0, b1, Element) c
-//   += a * b, fp32 accumulators pack2(lo, hi, Element)                two floats rounded to nearest
-//   even into one register to_float(x)                           16-bit float -> float, exact
-//   exp2(x), log2(x), tanh(x)             approximate: 2^-22 relative, 2^-22 absolute, 2^-11
-//   relative error fence_gpu()                           orders this thread's accesses before and
-//   after it for the whole device counter_add(p, n)                     relaxed atomic add at
-//   device scope; returns the old value max_across_quad(x), sum_across_quad   over the four lanes
-//   that share an accumulator row
+// clang-format off
+//   shared_address(p)                 32-bit shared-memory address of a pointer
+//   thread_index_now()                threadIdx.x, never hoisted: what comes of it dies with its block
+//   copy_async_16(to, from, bytes)    16 bytes global -> shared; `bytes` of them read (0 or 16), the rest zero
+//   copy_async_commit(), _wait<n>()   close a group of copies; wait until at most n groups are in flight
+//   load_matrix_x4(r, a), _trans      four 8x8 matrices of 16-bit elements, one row address per lane
+//   mma_16x8x16(c, a, b0, b1, Element)  c += a * b, fp32 accumulators
+//   pack2(lo, hi, Element)            two floats rounded to nearest even into one register
+//   to_float(x)                       16-bit float -> float, exact
+//   exp2(x), log2(x), tanh(x)         approximate: 2^-22 relative, 2^-22 absolute, 2^-11 relative error
+//   reciprocal(x)                     approximate: 1 ulp
+//   fence_gpu()                       orders this thread's accesses before and after it for the whole device
+//   counter_add(p, n)                 relaxed atomic add at device scope; returns the old value
+//   max_across_quad(x), sum_across_quad(x)  over the four lanes that share an accumulator row
+// clang-format on
 #pragma once
 
 #include "loom/ops_sm80.cuh"

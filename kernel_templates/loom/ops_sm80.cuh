@@ -96,6 +96,12 @@ LOOM_DEVICE float log2(float x) {
   return y;
 }
 
+LOOM_DEVICE float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 LOOM_DEVICE float tanh(float x) {
   float y;
   asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));

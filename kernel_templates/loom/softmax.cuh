@@ -102,10 +102,10 @@ struct SoftmaxState {
   }
 };
 
-// 1/l, and 0 for a row without keys: its output is exactly 0. (Compared with 0, not `> 0`: a NaN
-// must stay one.)
+// 1/l. A row without keys has values 0 and l = 0: its output is exactly 0 by any finite factor.
+// (Compared with 0, not `> 0`: a NaN must stay one.)
 LOOM_DEVICE float inverse_sum(float l) {
-  return l == 0.0f ? 0.0f : 1.0f / l;
+  return reciprocal(l == 0.0f ? 1.0f : l);
 }
 
 // Base-2 LSE of a state; -inf for a row without keys.

@@ -29,9 +29,25 @@ LOOM_DEVICE float negative_infinity() {
   return __int_as_float(0xff800000);
 }
 
+// A float param as functors see it: a float, but dividing by it multiplies by its reciprocal, taken
+// once a CTA. A division a logit (its rare cases are a call) halved the speed of soft caps.
+struct ScalarF32 {
+  float value;
+  float inverse;
+  LOOM_DEVICE operator float() const { return value; }
+};
+template <class T>
+LOOM_DEVICE auto operator/(T x, const ScalarF32& by) {
+  if constexpr (sizeof(x * 1.0f) == sizeof(double)) {
+    return x / by.value;
+  } else {
+    return x * by.inverse;
+  }
+}
+
 // Scalar params travel as bits in PlanHeader::scalars.
-LOOM_DEVICE float scalar_f32(u32 bits) {
-  return __uint_as_float(bits);
+LOOM_DEVICE ScalarF32 scalar_f32(u32 bits) {
+  return {__uint_as_float(bits), 1.0f / __uint_as_float(bits)};
 }
 LOOM_DEVICE int scalar_i32(u32 bits) {
   return static_cast<int>(bits);

@@ -18,21 +18,27 @@ struct KvBounds {
   int end;         // first token that no row sees
   int full_begin;  // tiles within [full_begin, full_end) need no structured mask
   int full_end;
-  int shift;   // query position = token + shift: the last query faces the last key
-  int window;  // tokens; -1 is off
 };
+
+// Query position = token + shift: the last query faces the last key.
+LOOM_DEVICE int query_shift(const RequestRow& request) {
+  return request.kv_len - request.qo_len;
+}
+
+// Tokens; -1 is off.
+template <class Config>
+LOOM_DEVICE int window_left(const PlanHeader& plan) {
+  return Config::kWindowRuntime ? plan.window_left : Config::kWindowLeft;
+}
 
 template <class Config, class Class>
 LOOM_DEVICE KvBounds kv_bounds(const PlanHeader& plan, const RequestRow& request,
                                const WorkItem& work) {
   KvBounds bounds;
-  bounds.shift = request.kv_len - request.qo_len;
-  bounds.window = -1;
-  if constexpr (Config::kWindow)
-    bounds.window = Config::kWindowRuntime ? plan.window_left : Config::kWindowLeft;
-  const int first = work.q_row / Config::kGroupSize + bounds.shift;
+  const int shift = query_shift(request);
+  const int first = work.q_row / Config::kGroupSize + shift;
   const int last_row = (work.q_row + Class::kQ - 1) / Config::kGroupSize;
-  const int last = min(last_row, request.qo_len - 1) + bounds.shift;
+  const int last = min(last_row, request.qo_len - 1) + shift;
   bounds.begin = work.kv_begin;
   bounds.end = work.kv_end;
   bounds.full_begin = work.kv_begin;
@@ -44,10 +50,10 @@ LOOM_DEVICE KvBounds kv_bounds(const PlanHeader& plan, const RequestRow& request
   // Functors may index arrays by position, so they are never asked about rows that do not exist: in
   // a tile with such rows no KV tile counts as full.
   if (kHasFunctors<Config> && last_row >= request.qo_len) bounds.full_end = bounds.begin;
-  if (Config::kWindow && bounds.window >= 0) {
-    const int lowest = max(first - bounds.window, 0);
+  if (Config::kWindow && window_left<Config>(plan) >= 0) {
+    const int lowest = max(first - window_left<Config>(plan), 0);
     bounds.begin = max(bounds.begin, lowest / Class::kKv * Class::kKv);
-    bounds.full_begin = max(bounds.full_begin, last - bounds.window);
+    bounds.full_begin = max(bounds.full_begin, last - window_left<Config>(plan));
   }
   return bounds;
 }
@@ -58,20 +64,21 @@ LOOM_DEVICE KvBounds kv_bounds(const PlanHeader& plan, const RequestRow& request
 // (softmax_factor() scales them), scaled logits else.
 template <class Config, class Variant, bool partial, int fragments>
 LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& variant,
-                                  float scale, const RequestRow& request, const WorkItem& work,
-                                  const KvBounds& bounds, int row_begin, int kv_begin) {
+                                  const PlanHeader& plan, const RequestRow& request,
+                                  const WorkItem& work, int kv_end, int row_begin, int kv_begin) {
   const float masked = Config::kSoftmax ? negative_infinity() : 0.0f;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int packed = work.q_row + row_begin + fragment_row(2 * r);
     const int token = packed / Config::kGroupSize;
-    const int q_pos = token + bounds.shift;
+    const int q_pos = token + query_shift(request);
     const int q_head = work.kv_head * Config::kGroupSize + packed % Config::kGroupSize;
     // The keys that the structured masks leave this row are one range: two compares a logit.
-    int end = bounds.end;
+    int end = kv_end;
     int begin = 0;
     if constexpr (Config::kCausal) end = min(end, q_pos + 1);
-    if constexpr (Config::kWindow) begin = bounds.window < 0 ? 0 : q_pos - bounds.window;
+    if (Config::kWindow && window_left<Config>(plan) >= 0)
+      begin = q_pos - window_left<Config>(plan);
     if (kHasFunctors<Config> && token >= request.qo_len) end = 0;
 #pragma unroll
     for (int j = 0; j < fragments; ++j) {
@@ -85,7 +92,7 @@ LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& 
                                              request.qo_len, request.kv_len);
         }
         float x = logits[j][e];
-        if constexpr (kHasFunctors<Config>) x *= scale;
+        if constexpr (kHasFunctors<Config>) x *= plan.scale;
         if constexpr (Config::kHasLogitsTransform) {
           if (keep) {
             x = variant.logits_transform(x, work.request, q_pos, kv_pos, q_head, work.kv_head,
@@ -98,23 +105,10 @@ LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& 
   }
 }
 
-template <class Config, class Variant, int fragments>
-LOOM_DEVICE void apply_variant(float (&logits)[fragments][4], const Variant& variant, float scale,
-                               const RequestRow& request, const WorkItem& work,
-                               const KvBounds& bounds, int row_begin, int kv_begin, bool partial) {
-  if (partial) {
-    apply_variant_to<Config, Variant, true>(logits, variant, scale, request, work, bounds,
-                                            row_begin, kv_begin);
-  } else if constexpr (kHasFunctors<Config>) {
-    apply_variant_to<Config, Variant, false>(logits, variant, scale, request, work, bounds,
-                                             row_begin, kv_begin);
-  }
-}
-
 // What fold() has to multiply logits by.
 template <class Config>
-LOOM_DEVICE float softmax_factor(float scale) {
-  return kHasFunctors<Config> ? kLog2E : scale * kLog2E;
+LOOM_DEVICE float softmax_factor(const PlanHeader& plan) {
+  return kHasFunctors<Config> ? kLog2E : plan.scale * kLog2E;
 }
 
 }  // namespace loom

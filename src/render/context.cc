@@ -40,13 +40,18 @@ std::string initial_value(const Param& param, int& scalars, int& pointers) {
          std::to_string(scalars++) + "])";
 }
 
+// The type of the member that functors see (loom/types.cuh on ScalarF32).
+std::string member_type(ParamType type) {
+  if (type == ParamType::kF32) return "loom::ScalarF32";
+  return std::string(device_name(type)) + (is_pointer(type) ? " __restrict__" : "");
+}
+
 std::vector<TemplateContext> param_list(const std::vector<Param>& params) {
   std::vector<TemplateContext> list;
   int scalars = 0;
   int pointers = 0;
   for (const Param& param : params) {
-    const std::string_view restrict_word = is_pointer(param.type) ? " __restrict__" : "";
-    list.push_back({{{"type", std::string(device_name(param.type)) + std::string(restrict_word)},
+    list.push_back({{{"type", member_type(param.type)},
                      {"name", param.name},
                      {"separator", list.empty() ? "\n      : " : ",\n        "},
                      {"value", initial_value(param, scalars, pointers)}},

@@ -44,6 +44,9 @@ std::vector<std::string> compile_options(const Target& target) {
       "--no-source-include",         // no header out of the working directory
       "--modify-stack-limit=false",  // NVRTC would change it for the whole process
       "-std=c++17",
+      // Subnormals and the last bit of a quotient are worth no branch in a functor; the math
+      // functions stay exact, unlike under --use_fast_math (sinf of a position needs them).
+      "--ftz=true", "--prec-div=false", "--prec-sqrt=false",
       "--ptxas-options=-v",  // spills are in the log and nowhere else
   };
 }

@@ -17,6 +17,7 @@ constexpr int kFragmentRows =
     16;  // of one mma, in query rows and, as the k of the second product, in KV tokens
 constexpr int kReservedBytesPerCta = 1024;  // of shared memory, by the driver (sm_80 and later)
 constexpr int kElementBytes = 2;
+constexpr int kKeptBytes = 16;  // Kept, in attention_mma.cuh
 
 // Four warps a CTA, and eight where the accumulators of four do not fit (row blocks * vo / 2
 // registers of 255 a thread).
@@ -229,7 +230,7 @@ int shared_bytes(const Spec& spec, const TileClass& tile, int warps) {
   // The epilogue: 16 fp32 rows a warp, eight words longer than a row of values so that neighbouring
   // rows lie in different banks, and where warps share rows the maximum and sum of each.
   const int row_words = spec.head_dim.vo + 8 + (warp_layout(tile.q, warps).kv_warps == 1 ? 0 : 2);
-  return std::max(query + ring, warps * kFragmentRows * row_words * 4);
+  return std::max(query + ring, warps * kFragmentRows * row_words * 4) + kKeptBytes;
 }
 
 Result<std::vector<KernelChoice>> kernel_set(const Spec& spec) {

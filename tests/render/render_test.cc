@@ -57,7 +57,8 @@ TEST_CASE("what a compile depends on beside the text") {
   const Source source = rendered(parsed(golden_specs()[1].json), 4);
   CHECK(source.options ==
         std::vector<std::string>{"--gpu-architecture=sm_90a", "--no-cache", "--no-source-include",
-                                 "--modify-stack-limit=false", "-std=c++17", "--ptxas-options=-v"});
+                                 "--modify-stack-limit=false", "-std=c++17", "--ftz=true",
+                                 "--prec-div=false", "--prec-sqrt=false", "--ptxas-options=-v"});
   CHECK(source.target == "sm_90a");
   CHECK(source.entries == std::vector<std::string>{"attention"});
   CHECK(rendered(parsed(golden_specs()[3].json), 0).entries == std::vector<std::string>{"merge"});
@@ -117,7 +118,7 @@ TEST_CASE("the process's locale changes nothing: B117") {
   std::locale::global(before);
   for (std::size_t i = 0; i < texts.size(); ++i)
     CHECK(texts[i] == golden_text(golden_specs()[i].name));
-  CHECK(texts[1].find("kSharedBytes = 69632;") != std::string::npos);
+  CHECK(texts[1].find("kSharedBytes = 98320;") != std::string::npos);
   CHECK(texts[2].find("kWindowLeft = 1234567;") != std::string::npos);
 }
 

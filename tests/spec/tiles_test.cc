@@ -9,6 +9,8 @@
 namespace attnloom {
 namespace {
 
+constexpr int kKeptBytes = 16;  // attention_mma.cuh: Kept
+
 Spec spec_of(Target target, int qk, int vo) {
   Spec spec = plain_spec();
   spec.target = target;
@@ -16,7 +18,7 @@ Spec spec_of(Target target, int qk, int vo) {
   return spec;
 }
 
-// "16x64 + 128x32: 69632 bytes, 2 CTAs"
+// "16x64 + 128x32: 69648 bytes, 2 CTAs"
 std::string describe(const KernelChoice& choice) {
   std::string text;
   for (const TileClass& tile : choice.classes) {
@@ -46,40 +48,44 @@ Status refused(Spec spec, TileChoice tile) {
 
 using Texts = std::vector<std::string>;
 
-// Worked by hand. D = 128, query tile 16, KV 64: Q 16*128*2 = 4096 bytes, ring 2*64*256*2 = 65536;
-// 233472 / (69632 + 1024) = 3.3 CTAs by shared memory, and 64 + 8 + 32 + 56 = 160 registers give
-// 65536 / (128 * 160) = 3.2. KV 128 would leave 1. Query tile 32: two warps share a row block, 64 +
-// 16 + 32 + 56 = 168 registers. Query tile 64, KV 64: 16384 + 65536; 2.8 CTAs. Query tile 128, KV
-// 64: 128 + 64 + 56 = 248 registers, 2.06 CTAs; KV 128 would need 312.
+// Worked by hand, each with 16 bytes for Kept. D = 128, query tile 16, KV 64: Q
+// 16*128*2 = 4096 bytes, ring 2*64*256*2 = 65536; 233472 / (69632 + 1024) = 3.3 CTAs by shared
+// memory, and 64 + 8 + 32 + 56 = 160 registers give 65536 / (128 * 160) = 3.2. KV 128 would
+// leave 1. Query tile 32: two warps share a row block, 64 + 16 + 32 + 56 = 168 registers. Query
+// tile 64, KV 64: 16384 + 65536; 2.8 CTAs. Query tile 128, KV 64: 128 + 64 + 56 = 248
+// registers, 2.06 CTAs; KV 128 would need 312.
 TEST_CASE("auto: a kernel for each query tile and the joint one") {
   CHECK(described(spec_of({90, 'a'}, 128, 128)) ==
-        Texts{"16x64: 69632 bytes, 3 CTAs", "32x64: 73728 bytes, 3 CTAs",
-              "64x64: 81920 bytes, 2 CTAs", "128x64: 98304 bytes, 2 CTAs",
-              "16x64 + 128x64: 98304 bytes, 2 CTAs"});
+        Texts{"16x64: 69648 bytes, 3 CTAs", "32x64: 73744 bytes, 3 CTAs",
+              "64x64: 81936 bytes, 2 CTAs", "128x64: 98320 bytes, 2 CTAs",
+              "16x64 + 128x64: 98320 bytes, 2 CTAs"});
   // 167936 bytes an SM: of query tile 32 three CTAs with a KV tile of 32 fit, of 128 one with 64.
   CHECK(described(spec_of({80}, 128, 128)) ==
-        Texts{"16x64: 69632 bytes, 2 CTAs", "32x32: 40960 bytes, 3 CTAs",
-              "64x64: 81920 bytes, 2 CTAs", "128x32: 65536 bytes, 2 CTAs",
-              "16x64 + 128x32: 69632 bytes, 2 CTAs"});
+        Texts{"16x64: 69648 bytes, 2 CTAs", "32x32: 40976 bytes, 3 CTAs",
+              "64x64: 81936 bytes, 2 CTAs", "128x32: 65552 bytes, 2 CTAs",
+              "16x64 + 128x32: 69648 bytes, 2 CTAs"});
   // 102400 bytes an SM: the smaller KV tile of query tile 64 is the one of which two CTAs fit.
   CHECK(described(spec_of({86}, 128, 128)) ==
-        Texts{"16x64: 69632 bytes, 1 CTAs", "32x32: 40960 bytes, 2 CTAs",
-              "64x32: 49152 bytes, 2 CTAs", "128x64: 98304 bytes, 1 CTAs",
-              "16x64 + 128x64: 98304 bytes, 1 CTAs"});
+        Texts{"16x64: 69648 bytes, 1 CTAs", "32x32: 40976 bytes, 2 CTAs",
+              "64x32: 49168 bytes, 2 CTAs", "128x64: 98320 bytes, 1 CTAs",
+              "16x64 + 128x64: 98320 bytes, 1 CTAs"});
   // D = 64, query tile 16, KV 64: 112 registers: 4.6 CTAs, capped at 4. Query tile 64, KV 128: 168
   // registers, 3 CTAs, capped at 2. Query tile 128, KV 128: 64 + 128 + 56 = 248 registers, 2.06.
   CHECK(described(spec_of({90, 'a'}, 64, 64)) ==
-        Texts{"16x64: 34816 bytes, 4 CTAs", "32x64: 36864 bytes, 4 CTAs",
-              "64x128: 73728 bytes, 2 CTAs", "128x128: 81920 bytes, 2 CTAs",
-              "16x64 + 128x128: 81920 bytes, 2 CTAs"});
+        Texts{"16x64: 34832 bytes, 4 CTAs", "32x64: 36880 bytes, 4 CTAs",
+              "64x128: 73744 bytes, 2 CTAs", "128x128: 81936 bytes, 2 CTAs",
+              "16x64 + 128x128: 81936 bytes, 2 CTAs"});
 }
 
 // D = 80: a row is a slab of 64 columns and a tail of 16, 160 bytes; of 112, whose tail of 48 is
 // stored 64 wide, 256.
 TEST_CASE("rows of head dims that are no multiple of 64") {
-  CHECK(shared_bytes(spec_of({90}, 80, 80), {64, 32, 2}, 4) == 64 * 160 + 2 * 32 * 320);
-  CHECK(shared_bytes(spec_of({90}, 112, 96), {64, 32, 2}, 4) == 64 * 256 + 2 * 32 * (256 + 192));
-  CHECK(shared_bytes(spec_of({90}, 16, 16), {64, 128, 2}, 4) == 64 * 32 + 2 * 128 * 64);
+  CHECK(shared_bytes(spec_of({90}, 80, 80), {64, 32, 2}, 4) ==
+        kKeptBytes + 64 * 160 + 2 * 32 * 320);
+  CHECK(shared_bytes(spec_of({90}, 112, 96), {64, 32, 2}, 4) ==
+        kKeptBytes + 64 * 256 + 2 * 32 * (256 + 192));
+  CHECK(shared_bytes(spec_of({90}, 16, 16), {64, 128, 2}, 4) ==
+        kKeptBytes + 64 * 32 + 2 * 128 * 64);
 }
 
 // 102400 bytes are two CTAs of 51200 (Q 2048, ring 49152) only if one forgets the 1024 that the
@@ -87,7 +93,7 @@ TEST_CASE("rows of head dims that are no multiple of 64") {
 TEST_CASE("the driver's own shared memory counts") {
   Spec spec = spec_of({86}, 64, 128);
   spec.tile = FixedTile{16, 64};
-  CHECK(described(spec) == Texts{"16x64: 51200 bytes, 1 CTAs"});
+  CHECK(described(spec) == Texts{"16x64: 51216 bytes, 1 CTAs"});
 }
 
 TEST_CASE("the task is a hint and changes no kernel") {
@@ -98,25 +104,26 @@ TEST_CASE("the task is a hint and changes no kernel") {
 
 TEST_CASE("shared memory of a class") {
   const Spec spec = spec_of({90, 'a'}, 128, 64);
-  CHECK(shared_bytes(spec, {64, 32, 2}, 4) == 64 * 128 * 2 + 2 * 32 * (128 + 64) * 2);
-  CHECK(shared_bytes(spec, {64, 32, 3}, 4) == 64 * 128 * 2 + 3 * 32 * (128 + 64) * 2);
+  CHECK(shared_bytes(spec, {64, 32, 2}, 4) == kKeptBytes + 64 * 128 * 2 + 2 * 32 * (128 + 64) * 2);
+  CHECK(shared_bytes(spec, {64, 32, 3}, 4) == kKeptBytes + 64 * 128 * 2 + 3 * 32 * (128 + 64) * 2);
   // The epilogue's scratch counts where it is larger: 4 * 16 * (128 + 8 + 2) * 4 = 35328 bytes, and
   // without shared rows 4 * 16 * (128 + 8) * 4 = 34816.
-  CHECK(shared_bytes(spec_of({90}, 64, 128), {16, 64, 1}, 4) == 35328);
-  CHECK(shared_bytes(spec_of({90}, 64, 128), {64, 32, 2}, 4) == 34816);
-  CHECK(shared_bytes(spec_of({90}, 64, 128), {64, 64, 2}, 4) == 64 * 64 * 2 + 2 * 64 * 192 * 2);
+  CHECK(shared_bytes(spec_of({90}, 64, 128), {16, 64, 1}, 4) == kKeptBytes + 35328);
+  CHECK(shared_bytes(spec_of({90}, 64, 128), {64, 32, 2}, 4) == kKeptBytes + 34816);
+  CHECK(shared_bytes(spec_of({90}, 64, 128), {64, 64, 2}, 4) ==
+        kKeptBytes + 64 * 64 * 2 + 2 * 64 * 192 * 2);
 }
 
 TEST_CASE("a literal tile is a set of one") {
   Spec spec = plain_spec();
   spec.tile = FixedTile{16, 128};
-  CHECK(described(spec) == Texts{"16x128: 135168 bytes, 1 CTAs"});
+  CHECK(described(spec) == Texts{"16x128: 135184 bytes, 1 CTAs"});
   spec.tile = FixedTile{64, 32};
-  CHECK(described(spec) == Texts{"64x32: 49152 bytes, 2 CTAs"});
+  CHECK(described(spec) == Texts{"64x32: 49168 bytes, 2 CTAs"});
   spec.tile = JointTile{{16, 64, 128}};
-  CHECK(described(spec) == Texts{"16x64 + 64x64 + 128x64: 98304 bytes, 2 CTAs"});
+  CHECK(described(spec) == Texts{"16x64 + 64x64 + 128x64: 98320 bytes, 2 CTAs"});
   spec.tile = JointTile{{64, 128}};
-  CHECK(described(spec) == Texts{"64x64 + 128x64: 98304 bytes, 2 CTAs"});
+  CHECK(described(spec) == Texts{"64x64 + 128x64: 98320 bytes, 2 CTAs"});
 }
 
 TEST_CASE("tiles that cannot be are refused with the numbers") {
@@ -126,11 +133,11 @@ TEST_CASE("tiles that cannot be are refused with the numbers") {
   CHECK(registers.code == Code::kResourceLimit);
   CHECK(registers.path == "$.tile");
   CHECK(registers.cause ==
-        "tile {\"q\": 128, \"kv\": 64} needs 196608 bytes of shared memory, sm_86 has 101376");
+        "tile {\"q\": 128, \"kv\": 64} needs 196624 bytes of shared memory, sm_86 has 101376");
   const Status shared = refused(spec_of({86}, 128, 128), FixedTile{16, 128});
   CHECK(shared.code == Code::kResourceLimit);
   CHECK(shared.cause ==
-        "tile {\"q\": 16, \"kv\": 128} needs 135168 bytes of shared memory, sm_86 has 101376");
+        "tile {\"q\": 16, \"kv\": 128} needs 135184 bytes of shared memory, sm_86 has 101376");
   const Status split = refused(spec, FixedTile{16, 32});
   CHECK(split.code == Code::kSpecUnsupported);
   CHECK(split.cause.find("4 warps of 16 tokens each") != std::string::npos);
@@ -153,18 +160,18 @@ TEST_CASE("tiles that cannot be are refused with the numbers") {
 // D = 256: 256 registers for O alone in a 128-row tile of four warps, 128 in one of eight.
 TEST_CASE("eight warps where four do not fit") {
   Spec spec = spec_of({90, 'a'}, 256, 256);
-  CHECK(described(spec) == Texts{"16x64: 139264 bytes, 1 CTAs", "32x32: 81920 bytes, 2 CTAs",
-                                 "64x32: 98304 bytes, 2 CTAs",
-                                 "128x64: 196608 bytes, 1 CTAs of 256",
-                                 "16x64 + 64x32: 139264 bytes, 1 CTAs"});
+  CHECK(described(spec) == Texts{"16x64: 139280 bytes, 1 CTAs", "32x32: 81936 bytes, 2 CTAs",
+                                 "64x32: 98320 bytes, 2 CTAs",
+                                 "128x64: 196624 bytes, 1 CTAs of 256",
+                                 "16x64 + 64x32: 139280 bytes, 1 CTAs"});
   // Eight warps on 16 rows need a KV tile of 128: 270336 bytes with its queries.
   const Status joint = refused(spec, JointTile{{16, 128}});
   CHECK(joint.code == Code::kResourceLimit);
   CHECK(joint.cause ==
-        "tile {\"q\": 16, \"kv\": 128} needs 270336 bytes of shared memory, sm_90a has 232448");
+        "tile {\"q\": 16, \"kv\": 128} needs 270352 bytes of shared memory, sm_90a has 232448");
   spec = plain_spec();
   spec.tile = FixedTile{128, 128};  // four warps: 128 + 128 + 56 = 312 registers
-  CHECK(described(spec) == Texts{"128x128: 163840 bytes, 1 CTAs of 256"});
+  CHECK(described(spec) == Texts{"128x128: 163856 bytes, 1 CTAs of 256"});
 }
 
 TEST_CASE("merge is one kernel without classes") {
@@ -181,23 +188,23 @@ TEST_CASE("a spilled kernel steps down in its largest class") {
   const std::vector<KernelChoice> kernels = kernel_set(spec).value();
   const Result<KernelChoice> smaller = step_down(spec, kernels[2]);
   REQUIRE(smaller.ok());
-  CHECK(describe(*smaller) == "64x32: 49152 bytes, 2 CTAs");
+  CHECK(describe(*smaller) == "64x32: 49168 bytes, 2 CTAs");
   const Result<KernelChoice> smallest = step_down(spec, *smaller);
   REQUIRE(smallest.ok());
-  CHECK(describe(*smallest) == "64x16: 34816 bytes, 2 CTAs");
+  CHECK(describe(*smallest) == "64x16: 34832 bytes, 2 CTAs");
   CHECK(step_down(spec, *smallest).status().code == Code::kResourceLimit);
   CHECK(step_down(spec, kernels[0]).status().code ==
         Code::kResourceLimit);  // 16x64: the four warps need 64 tokens
   const Result<KernelChoice> joint = step_down(spec, kernels[4]);
   REQUIRE(joint.ok());
-  CHECK(describe(*joint) == "16x64 + 128x32: 69632 bytes, 2 CTAs");
+  CHECK(describe(*joint) == "16x64 + 128x32: 69648 bytes, 2 CTAs");
   // From one CTA an SM to one, though three of the smaller would fit: a third of the registers
   // would spill again.
   Spec fixed = plain_spec();
   fixed.tile = FixedTile{16, 128};
   const Result<KernelChoice> stepped = step_down(fixed, kernel_set(fixed)->front());
   REQUIRE(stepped.ok());
-  CHECK(describe(*stepped) == "16x64: 69632 bytes, 1 CTAs");
+  CHECK(describe(*stepped) == "16x64: 69648 bytes, 1 CTAs");
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ struct Config {
   static constexpr int kClassCount = 1;
   static constexpr int kThreads = 128;
   static constexpr int kMinCtasPerSm = 2;
-  static constexpr int kSharedBytes = 40960;
+  static constexpr int kSharedBytes = 40976;
 };
 
 template <int index>

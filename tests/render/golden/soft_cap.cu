@@ -22,7 +22,7 @@ struct Config {
   static constexpr int kClassCount = 2;
   static constexpr int kThreads = 128;
   static constexpr int kMinCtasPerSm = 2;
-  static constexpr int kSharedBytes = 69632;
+  static constexpr int kSharedBytes = 98320;
 };
 
 template <int index>
@@ -33,11 +33,11 @@ struct TileClass<0> {
 };
 template <>
 struct TileClass<1> {
-  static constexpr int kQ = 128, kKv = 32, kStages = 2;
+  static constexpr int kQ = 128, kKv = 64, kStages = 2;
 };
 
 struct Variant {
-  float cap;
+  loom::ScalarF32 cap;
   __device__ explicit Variant(const loom::PlanHeader& plan, const loom::AttentionArgs& args)
       : cap(loom::scalar_f32(plan.scalars[0])) {}
   __device__ __forceinline__ float logits_transform(float logits, int batch, int q_pos, int kv_pos, int q_head,
