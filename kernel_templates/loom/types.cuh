@@ -9,6 +9,7 @@
 
 namespace loom {
 
+using u8 = unsigned char;
 using u16 = unsigned short;
 using u32 = unsigned int;
 using u64 = unsigned long long;
@@ -20,6 +21,13 @@ struct Bf16 {
 };
 struct F16 {
   u16 bits;
+};
+// So are 8-bit floats (ops_fp8.cuh), which are read and written in pairs.
+struct E4m3 {
+  u8 bits;
+};
+struct E5m2 {
+  u8 bits;
 };
 
 constexpr float kLog2E = 1.4426950408889634f;
