@@ -13,6 +13,7 @@
 //   to_float(x)                       16-bit float -> float, exact
 //   exp2(x), log2(x), tanh(x)         approximate: 2^-22 relative, 2^-22 absolute, 2^-11 relative error
 //   reciprocal(x)                     approximate: 1 ulp
+//   sin(x), cos(x)                    approximate: 2^-20 absolute, |x| <= pi
 //   fence_gpu()                       orders this thread's accesses before and after it for the whole device
 //   counter_add(p, n)                 relaxed atomic add at device scope; returns the old value
 //   max_across_quad(x), sum_across_quad(x)  over the four lanes that share an accumulator row

@@ -108,6 +108,18 @@ LOOM_DEVICE float tanh(float x) {
   return y;
 }
 
+LOOM_DEVICE float sin(float x) {
+  float y;
+  asm("sin.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+LOOM_DEVICE float cos(float x) {
+  float y;
+  asm("cos.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 LOOM_DEVICE void fence_gpu() {
   asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }

@@ -109,6 +109,61 @@ struct MergeArgs {
   int padding;
 };
 
+// What a launch of append is given: row i of key and value goes to the cache place of token
+// positions[i] of request batch_indices[i]. The bounds are here because the four index arrays are
+// only known on the device: a row that names no place is left out.
+struct AppendArgs {
+  const void* key;           // [tokens][kv_heads][head_dim_qk]
+  const void* value;         // [tokens][kv_heads][head_dim_vo]
+  void* k_cache;             // [pool_pages][page_size][kv_heads][head_dim_qk]
+  void* v_cache;             // [pool_pages][page_size][kv_heads][head_dim_vo]
+  const int* batch_indices;  // [tokens]; negative: the row is not used
+  const int* positions;      // [tokens]
+  const int* page_indptr;    // [batch + 1]
+  const int* page_indices;   // [page_index_count]
+  const float* k_scale;      // [1] or [kv_heads]; null where the cache is not scaled
+  const float* v_scale;
+  long long key_token_stride, key_head_stride;
+  long long value_token_stride, value_head_stride;
+  long long k_page_stride, k_token_stride, k_head_stride;
+  long long v_page_stride, v_token_stride, v_head_stride;
+  int tokens;
+  int kv_heads;
+  int batch;
+  int page_index_count;
+  int pool_pages;
+  int padding;
+};
+
+constexpr int kMaxRotaryDim = 256;
+
+// The same with rotation; queries of the same tokens may be rotated along.
+struct AppendRopeArgs {
+  AppendArgs append;
+  const void* q;  // [tokens][q_heads][head_dim_qk], or null with q_heads 0
+  void* q_out;
+  long long q_token_stride, q_head_stride;
+  long long q_out_token_stride, q_out_head_stride;
+  int q_heads;
+  int padding;
+  // By how much of a full turn a pair rotates for each position, in 2^-64 of a turn: position times
+  // this wraps exactly, so that the angle of position 1000000 is as exact as that of position 1.
+  unsigned long long turns[kMaxRotaryDim / 2];
+};
+
+// What a launch of page_copy is given.
+struct PageCopyArgs {
+  const int* pairs;  // [count][2]: page to read, page to write
+  unsigned char* k_cache;
+  unsigned char* v_cache;
+  long long k_page_stride, k_token_stride, k_head_stride;  // elements
+  long long v_page_stride, v_token_stride, v_head_stride;
+  int count;
+  int kv_heads;
+  int pool_pages;
+  int padding;
+};
+
 // Where one logit stands, and what a launch of the functors kernel is given (functors.cuh).
 struct FunctorPlace {
   int batch, q_pos, kv_pos, q_head, kv_head, q_len, kv_len;

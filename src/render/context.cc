@@ -130,4 +130,39 @@ TemplateContext merge_context(const Spec& spec, const KernelChoice& choice) {
   return context;
 }
 
+TemplateContext append_context(const Spec& spec, const KernelChoice& choice) {
+  const KvScale scale = spec.variant.kv_scale;
+  const std::optional<Rope>& rope = spec.variant.rope;
+  TemplateContext context;
+  context.values = {
+      {"element", std::string(device_name(spec.dtype.q))},
+      {"cache_element", std::string(device_name(spec.dtype.kv))},
+      {"head_dim_qk", std::to_string(spec.head_dim.qk)},
+      {"head_dim_vo", std::to_string(spec.head_dim.vo)},
+      {"page_size", std::to_string(spec.layout.page_size)},
+      {"scaled", text_of(scale != KvScale::kNone)},
+      {"scale_per_head", text_of(scale == KvScale::kHead)},
+      {"rotary_dim", std::to_string(rope ? rope->rotary_dim : 0)},
+      {"neox", text_of(rope && rope->style == RopeStyle::kNeox)},
+      {"threads", std::to_string(choice.threads)},
+      {"min_ctas_per_sm", std::to_string(choice.min_ctas_per_sm)},
+      {"entry", std::string(json_name(spec.kernel))},
+      {"arguments", rope ? "AppendRopeArgs" : "AppendArgs"},
+  };
+  return context;
+}
+
+TemplateContext page_copy_context(const Spec& spec, const KernelChoice& choice) {
+  TemplateContext context;
+  context.values = {
+      {"element_bytes", std::to_string(bytes_of(spec.dtype.kv))},
+      {"head_dim_qk", std::to_string(spec.head_dim.qk)},
+      {"head_dim_vo", std::to_string(spec.head_dim.vo)},
+      {"page_size", std::to_string(spec.layout.page_size)},
+      {"threads", std::to_string(choice.threads)},
+      {"min_ctas_per_sm", std::to_string(choice.min_ctas_per_sm)},
+  };
+  return context;
+}
+
 }  // namespace attnloom

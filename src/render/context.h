@@ -24,5 +24,8 @@ struct TemplateContext {
 TemplateContext attention_context(const Spec& spec, const KernelChoice& choice);
 TemplateContext functors_context(const Spec& spec, const KernelChoice& choice);
 TemplateContext merge_context(const Spec& spec, const KernelChoice& choice);
+// append and append_rope.
+TemplateContext append_context(const Spec& spec, const KernelChoice& choice);
+TemplateContext page_copy_context(const Spec& spec, const KernelChoice& choice);
 
 }  // namespace attnloom

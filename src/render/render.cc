@@ -23,6 +23,25 @@ struct Entry {
 constexpr Entry kAttentionEntry = {"attention.mustache", "attention", attention_context};
 constexpr Entry kFunctorsEntry = {"attention.mustache", "functors", functors_context};
 constexpr Entry kMergeEntry = {"merge.mustache", "merge", merge_context};
+constexpr Entry kAppendEntry = {"append.mustache", "append", append_context};
+constexpr Entry kAppendRopeEntry = {"append.mustache", "append_rope", append_context};
+constexpr Entry kPageCopyEntry = {"page_copy.mustache", "page_copy", page_copy_context};
+
+const Entry& entry_of(KernelKind kernel) {
+  switch (kernel) {
+    case KernelKind::kMerge:
+      return kMergeEntry;
+    case KernelKind::kAppend:
+      return kAppendEntry;
+    case KernelKind::kAppendRope:
+      return kAppendRopeEntry;
+    case KernelKind::kPageCopy:
+      return kPageCopyEntry;
+    case KernelKind::kAttention:
+      break;
+  }
+  return kAttentionEntry;
+}
 
 mustache::data to_data(const TemplateContext& context) {
   mustache::data data{mustache::data::type::object};
@@ -89,8 +108,7 @@ Result<Source> render_entry(const Entry& entry, const Spec& spec, const KernelCh
 }  // namespace
 
 Result<Source> render(const Spec& spec, const KernelChoice& choice) {
-  return render_entry(spec.kernel == KernelKind::kMerge ? kMergeEntry : kAttentionEntry, spec,
-                      choice);
+  return render_entry(entry_of(spec.kernel), spec, choice);
 }
 
 Result<Source> render_functors(const Spec& spec, const KernelChoice& choice) {

@@ -16,7 +16,8 @@ namespace {
 
 // What the kernels of this version are written for. A row more here is a row more in the tests'
 // sweeps.
-constexpr int kHeadDimStep = 16;  // of mma.sync, as k of the first product and n of the second
+// Of mma.sync, as k of the first product and n of the second; 16 bytes of an 8-bit cache.
+constexpr int kHeadDimStep = 16;
 constexpr int kMaxHeadDim = 256;
 constexpr int kMaxGroupSize = 128;   // a token's query heads fit one tile of 128 rows
 constexpr int kMaxPageSize = 65536;  // tokens
@@ -81,12 +82,11 @@ Status check_one_of(const std::string& path, Value given, std::initializer_list<
                      "allowed: " + names);
 }
 
-Status check_head_dim(const std::string& path, int given) {
-  if (given >= kHeadDimStep && given <= kMaxHeadDim && given % kHeadDimStep == 0)
-    return ok_status();
-  return unsupported(path, std::to_string(given) + " is not supported by this version",
-                     "allowed: multiples of " + std::to_string(kHeadDimStep) + " up to " +
-                         std::to_string(kMaxHeadDim));
+Status check_head_dim(const std::string& path, int given, int most = kMaxHeadDim) {
+  if (given >= kHeadDimStep && given <= most && given % kHeadDimStep == 0) return ok_status();
+  return unsupported(
+      path, std::to_string(given) + " is not supported by this version",
+      "allowed: multiples of " + std::to_string(kHeadDimStep) + " up to " + std::to_string(most));
 }
 
 Status check_dtypes(const DTypes& dtype) {
@@ -125,6 +125,7 @@ Status check_unused_fields(const Variant& variant) {
   }
   ATTNLOOM_CHECK(check_one_of("$.variant.kv_scale", variant.kv_scale, {KvScale::kNone}));
   if (!variant.sink.empty()) return refuse("sink");
+  if (variant.rope) return refuse("rope");
   if (!variant.compose.empty()) return refuse("compose");
   constexpr std::string_view kUsed[] = {"prelude", "logits_transform", "logits_mask"};
   for (const FunctorField& field : functor_fields()) {
@@ -149,29 +150,85 @@ Status check_attention(const Spec& spec) {
   return check_unused_fields(spec.variant);
 }
 
-// parse_spec refuses these by key; this is for specs that were built as values.
+// parse_spec refuses by key what a kernel does not use; this is for specs that were built as
+// values. `used` holds the fields that the kernel does use and is otherwise default.
+Status check_nothing_else(const Spec& spec, Spec used) {
+  used.kernel = spec.kernel;
+  used.target = spec.target;
+  if (spec == used) return ok_status();
+  return unsupported(
+      "$",
+      "a field is set that kernel \"" + std::string(json_name(spec.kernel)) + "\" does not use",
+      "leave the others at their defaults");
+}
+
 Status check_merge(const Spec& spec) {
   ATTNLOOM_CHECK(check_one_of("$.dtype.o", spec.dtype.o, {DType::kF16, DType::kBf16}));
   ATTNLOOM_CHECK(check_head_dim("$.head_dim.vo", spec.head_dim.vo));
   Spec used;
-  used.kernel = KernelKind::kMerge;
-  used.target = spec.target;
   used.dtype.o = spec.dtype.o;
   used.head_dim.vo = spec.head_dim.vo;
-  if (spec == used) return ok_status();
-  return unsupported(
-      "$", "kernel \"merge\" uses target, dtype.o and head_dim.vo, and another field is set",
-      "leave the others at their defaults");
+  return check_nothing_else(spec, used);
+}
+
+Status check_page_copy(const Spec& spec) {
+  ATTNLOOM_CHECK(check_head_dim("$.head_dim.qk", spec.head_dim.qk));
+  ATTNLOOM_CHECK(check_head_dim("$.head_dim.vo", spec.head_dim.vo));
+  ATTNLOOM_CHECK(check_one_of("$.layout.kv", spec.layout.kv, {KvLayout::kPaged}));
+  ATTNLOOM_CHECK(check_layout(spec.layout));
+  Spec used;
+  used.dtype.kv = spec.dtype.kv;
+  used.head_dim = spec.head_dim;
+  used.layout = spec.layout;
+  return check_nothing_else(spec, used);
+}
+
+// append and append_rope.
+Status check_append(const Spec& spec) {
+  Spec cache;
+  cache.kernel = KernelKind::kPageCopy;
+  cache.dtype.kv = spec.dtype.kv;
+  cache.head_dim = spec.head_dim;
+  cache.layout = spec.layout;
+  ATTNLOOM_CHECK(check_page_copy(cache));
+  ATTNLOOM_CHECK(check_one_of("$.dtype.q", spec.dtype.q, {DType::kF16, DType::kBf16}));
+  const bool quantises = bytes_of(spec.dtype.kv) == 1;
+  if (!quantises) {
+    ATTNLOOM_CHECK(
+        check_one_of("$.dtype.kv", spec.dtype.kv, {spec.dtype.q, DType::kE4m3, DType::kE5m2}));
+    ATTNLOOM_CHECK(check_one_of("$.variant.kv_scale", spec.variant.kv_scale, {KvScale::kNone}));
+  }
+  ATTNLOOM_CHECK(check_variant(spec.variant, "$.variant"));
+  const bool rotates = spec.kernel == KernelKind::kAppendRope;
+  if (rotates && !spec.variant.rope)
+    return make_error(Code::kSpecInvalid, "$.variant.rope", "the key is missing");
+  if (rotates) {
+    ATTNLOOM_CHECK(check_head_dim("$.variant.rope.rotary_dim", spec.variant.rope->rotary_dim,
+                                  spec.head_dim.qk));
+  }
+  cache.kernel = spec.kernel;
+  cache.dtype.q = spec.dtype.q;
+  cache.variant.name = spec.variant.name;
+  cache.variant.kv_scale = spec.variant.kv_scale;
+  if (rotates) cache.variant.rope = spec.variant.rope;
+  return check_nothing_else(spec, cache);
 }
 
 }  // namespace
 
 Status check_spec(const Spec& spec) {
   ATTNLOOM_CHECK(check_target(spec.target));
-  ATTNLOOM_CHECK(
-      check_one_of("$.kernel", spec.kernel, {KernelKind::kAttention, KernelKind::kMerge}));
-  if (spec.kernel == KernelKind::kMerge) return check_merge(spec);
-  ATTNLOOM_CHECK(check_attention(spec));
+  switch (spec.kernel) {
+    case KernelKind::kMerge:
+      return check_merge(spec);
+    case KernelKind::kAppend:
+    case KernelKind::kAppendRope:
+      return check_append(spec);
+    case KernelKind::kPageCopy:
+      return check_page_copy(spec);
+    case KernelKind::kAttention:
+      ATTNLOOM_CHECK(check_attention(spec));
+  }
   // A tile that fits no kernel is known here, before anything is rendered.
   return kernel_set(spec).status();
 }

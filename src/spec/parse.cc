@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
+#include <span>
 #include <utility>
 
+#include "spec/kernel_keys.h"
 #include "spec/object_reader.h"
 #include "spec/variant_rules.h"
 
@@ -23,6 +25,7 @@ constexpr std::string_view kHeadDimKeys[] = {"qk", "vo"};
 constexpr std::string_view kLayoutKeys[] = {"kv", "page_size", "block"};
 constexpr std::string_view kTileKeys[] = {"q", "kv", "classes"};
 constexpr std::string_view kMaskKeys[] = {"causal", "window_left", "custom"};
+constexpr std::string_view kRopeKeys[] = {"style", "rotary_dim"};
 constexpr std::string_view kParamKeys[] = {"name", "type"};
 constexpr std::string_view kVariantKeys[] = {"name",
                                              "mask",
@@ -30,6 +33,7 @@ constexpr std::string_view kVariantKeys[] = {"name",
                                              "softmax",
                                              "sink",
                                              "kv_scale",
+                                             "rope",
                                              "prelude",
                                              "logits_transform",
                                              "logits_mask",
@@ -51,10 +55,9 @@ class SpecParser {
     ATTNLOOM_CHECK(top.require("kernel"));
     ATTNLOOM_CHECK(top.read("kernel", kernel_kinds(), spec_.kernel));
     ATTNLOOM_CHECK(read_target(top));
-    if (spec_.kernel == KernelKind::kMerge) ATTNLOOM_CHECK(refuse_what_merge_ignores(top));
-    if (spec_.kernel == KernelKind::kAttention) {
-      for (const char* key : {"dtype", "head_dim", "group_size", "layout"})
-        ATTNLOOM_CHECK(top.require(key));
+    ATTNLOOM_CHECK(refuse_unused(top, kSpecKeys, ""));
+    for (const char* key : {"dtype", "head_dim", "group_size", "layout"}) {
+      if (kernel_uses(spec_.kernel, key)) ATTNLOOM_CHECK(top.require(key));
     }
     ATTNLOOM_CHECK(top.read("task", tasks(), spec_.task));
     ATTNLOOM_CHECK(read_dtype(top));
@@ -94,32 +97,35 @@ class SpecParser {
                       "wanted sm_NN, sm_NNa or sm_NNf, given " + shown(Json(name)), "");
   }
 
-  Status refuse_what_merge_ignores(const ObjectReader& top) {
-    constexpr std::string_view kUsed[] = {"attnloom", "kernel", "target", "dtype", "head_dim"};
-    for (const std::string_view key : kSpecKeys) {
-      bool used = false;
-      for (const std::string_view name : kUsed) used = used || name == key;
-      if (!used && top.has(key)) return not_used_by_merge(top, key);
-    }
-    ATTNLOOM_CHECK(top.require("dtype"));
-    return top.require("head_dim");
+  Status not_used(const ObjectReader& reader, std::string_view key) {
+    return reader.refuse(
+        reader.path(key),
+        "kernel \"" + std::string(json_name(spec_.kernel)) + "\" does not use this key",
+        "remove it");
   }
-  Status not_used_by_merge(const ObjectReader& reader, std::string_view key) {
-    return reader.refuse(reader.path(key), "kernel \"merge\" does not use this key", "remove it");
+  // `prefix` is the object's own path below the spec, "dtype." for one.
+  Status refuse_unused(const ObjectReader& reader, std::span<const std::string_view> keys,
+                       const std::string& prefix) {
+    for (const std::string_view key : keys) {
+      if (reader.has(key) && !kernel_uses(spec_.kernel, prefix + std::string(key)))
+        return not_used(reader, key);
+    }
+    return ok_status();
+  }
+  // The keys of an object that has no defaults.
+  Status require_used(const ObjectReader& reader, std::span<const std::string_view> keys,
+                      const std::string& prefix) {
+    for (const std::string_view key : keys) {
+      if (kernel_uses(spec_.kernel, prefix + std::string(key))) ATTNLOOM_CHECK(reader.require(key));
+    }
+    return refuse_unused(reader, keys, prefix);
   }
 
   Status read_dtype(const ObjectReader& top) {
     if (!top.has("dtype")) return ok_status();
     ATTNLOOM_TRY(const ObjectReader reader,
                  ObjectReader::open(document_, top.at("dtype"), top.path("dtype"), kDTypeKeys));
-    const bool merge = spec_.kernel == KernelKind::kMerge;
-    for (const std::string_view key : kDTypeKeys) {
-      if (!merge || key == "o") {
-        ATTNLOOM_CHECK(reader.require(key));
-      } else if (reader.has(key)) {
-        return not_used_by_merge(reader, key);
-      }
-    }
+    ATTNLOOM_CHECK(require_used(reader, kDTypeKeys, "dtype."));
     const std::vector<DType> sixteen_bits = {DType::kF16, DType::kBf16};
     ATTNLOOM_CHECK(reader.read("q", dtypes(), spec_.dtype.q, sixteen_bits));
     ATTNLOOM_CHECK(reader.read("kv", dtypes(), spec_.dtype.kv));
@@ -130,10 +136,7 @@ class SpecParser {
     if (!top.has("head_dim")) return ok_status();
     ATTNLOOM_TRY(const ObjectReader reader, ObjectReader::open(document_, top.at("head_dim"),
                                                                top.path("head_dim"), kHeadDimKeys));
-    const bool merge = spec_.kernel == KernelKind::kMerge;
-    if (merge && reader.has("qk")) return not_used_by_merge(reader, "qk");
-    if (!merge) ATTNLOOM_CHECK(reader.require("qk"));
-    ATTNLOOM_CHECK(reader.require("vo"));
+    ATTNLOOM_CHECK(require_used(reader, kHeadDimKeys, "head_dim."));
     ATTNLOOM_CHECK(reader.read("qk", 1, kMaxInt, spec_.head_dim.qk));
     return reader.read("vo", 1, kMaxInt, spec_.head_dim.vo);
   }
@@ -207,9 +210,11 @@ class SpecParser {
   }
 
   Status read_variant(const ObjectReader& top) {
+    if (spec_.kernel == KernelKind::kAppendRope) ATTNLOOM_CHECK(top.require("variant"));
     if (!top.has("variant")) return ok_status();
     ATTNLOOM_TRY(const ObjectReader reader, ObjectReader::open(document_, top.at("variant"),
                                                                top.path("variant"), kVariantKeys));
+    ATTNLOOM_CHECK(refuse_unused(reader, kVariantKeys, "variant."));
     Variant& variant = spec_.variant;
     ATTNLOOM_CHECK(reader.read("name", variant.name));
     ATTNLOOM_CHECK(read_mask(reader));
@@ -217,6 +222,7 @@ class SpecParser {
     ATTNLOOM_CHECK(reader.read("softmax", variant.softmax));
     ATTNLOOM_CHECK(reader.read("sink", variant.sink));
     ATTNLOOM_CHECK(reader.read("kv_scale", kv_scales(), variant.kv_scale));
+    ATTNLOOM_CHECK(read_rope(reader));
     for (const FunctorField& field : functor_fields()) {
       ATTNLOOM_CHECK(reader.read(field.json, variant.*field.text));
       if (!reader.has(field.json)) continue;
@@ -229,6 +235,20 @@ class SpecParser {
     Status placed = top.refuse(rules.path, rules.cause, rules.remedy);
     placed.code = rules.code;
     return placed;
+  }
+
+  Status read_rope(const ObjectReader& variant) {
+    if (spec_.kernel != KernelKind::kAppendRope) return ok_status();
+    ATTNLOOM_CHECK(variant.require("rope"));
+    ATTNLOOM_TRY(const ObjectReader reader, ObjectReader::open(document_, variant.at("rope"),
+                                                               variant.path("rope"), kRopeKeys));
+    Rope rope;
+    rope.rotary_dim = spec_.head_dim.qk;
+    ATTNLOOM_CHECK(reader.require("style"));
+    ATTNLOOM_CHECK(reader.read("style", rope_styles(), rope.style));
+    ATTNLOOM_CHECK(reader.read("rotary_dim", 1, kMaxInt, rope.rotary_dim));
+    spec_.variant.rope = rope;
+    return ok_status();
   }
 
   Status read_mask(const ObjectReader& variant) {

@@ -67,6 +67,13 @@ struct Param {
   bool operator==(const Param&) const = default;
 };
 
+// Rotary position embedding of the first elements of a key.
+struct Rope {
+  RopeStyle style = RopeStyle::kNeox;
+  int rotary_dim = 0;  // elements
+  bool operator==(const Rope&) const = default;
+};
+
 struct Variant {
   std::string name = "plain";  // for people; enters no key
   Mask mask;
@@ -74,6 +81,7 @@ struct Variant {
   bool softmax = true;
   std::string sink;  // name of an f32[q_heads] pointer param, or empty
   KvScale kv_scale = KvScale::kNone;
+  std::optional<Rope> rope;  // append_rope only, and always there
   std::string prelude;
   std::string logits_transform;
   std::string logits_mask;

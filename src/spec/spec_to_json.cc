@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
 
+#include "spec/kernel_keys.h"
 #include "spec/parse.h"
 #include "spec/variant_rules.h"
 
@@ -32,6 +33,10 @@ Json variant_to_json(const Variant& variant) {
   } else {
     mask["window_left"] = "runtime";
   }
+  if (variant.rope) {
+    json["rope"] = {{"style", json_name(variant.rope->style)},
+                    {"rotary_dim", variant.rope->rotary_dim}};
+  }
   json["params"] = Json::array();
   for (const Param& param : variant.params) {
     json["params"].push_back({{"name", param.name}, {"type", json_name(param.type)}});
@@ -45,27 +50,34 @@ Json variant_to_json(const Variant& variant) {
   return json;
 }
 
+// parse_spec refuses what the kernel does not use.
+void drop_unused(KernelKind kernel, const std::string& prefix, Json& object) {
+  for (auto member = object.begin(); member != object.end();) {
+    const std::string key = prefix + member.key();
+    if (!kernel_uses(kernel, key)) {
+      member = object.erase(member);
+      continue;
+    }
+    if (prefix.empty() && member->is_object()) drop_unused(kernel, key + ".", *member);
+    ++member;
+  }
+}
+
 }  // namespace
 
 Json spec_to_json(const Spec& spec) {
   Json json{{"attnloom", kSpecVersion}, {"kernel", json_name(spec.kernel)}};
   if (spec.target) json["target"] = spec.target->name();
-  if (spec.kernel == KernelKind::kMerge) {
-    json["dtype"] = {{"o", json_name(spec.dtype.o)}};
-    json["head_dim"] = {{"vo", spec.head_dim.vo}};
-    return json;
-  }
   json["task"] = json_name(spec.task);
   json["dtype"] = {{"q", json_name(spec.dtype.q)},
                    {"kv", json_name(spec.dtype.kv)},
                    {"o", json_name(spec.dtype.o)}};
-  // Absent where the kernel does not need it (append and its kin).
-  if (spec.head_dim != HeadDim{})
-    json["head_dim"] = {{"qk", spec.head_dim.qk}, {"vo", spec.head_dim.vo}};
+  json["head_dim"] = {{"qk", spec.head_dim.qk}, {"vo", spec.head_dim.vo}};
   json["group_size"] = spec.group_size;
   json["layout"] = layout_to_json(spec.layout);
   json["tile"] = tile_to_json(spec.tile);
   json["variant"] = variant_to_json(spec.variant);
+  drop_unused(spec.kernel, "", json);
   return json;
 }
 

@@ -11,7 +11,7 @@
 namespace attnloom {
 namespace {
 
-constexpr int kMergeThreads = 128;
+constexpr int kRowThreads = 128;  // of kernels without tiles: eight share a row
 constexpr int kStages = 2;
 constexpr int kFragmentRows =
     16;  // of one mma, in query rows and, as the k of the second product, in KV tokens
@@ -234,8 +234,8 @@ int shared_bytes(const Spec& spec, const TileClass& tile, int warps) {
 }
 
 Result<std::vector<KernelChoice>> kernel_set(const Spec& spec) {
-  if (spec.kernel == KernelKind::kMerge)
-    return std::vector<KernelChoice>{{"merge", {}, kMergeThreads, 0, 1}};
+  if (spec.kernel != KernelKind::kAttention)
+    return std::vector<KernelChoice>{{std::string(json_name(spec.kernel)), {}, kRowThreads, 0, 1}};
   if (const auto* fixed = std::get_if<FixedTile>(&spec.tile)) return fixed_set(spec, *fixed);
   if (const auto* joint = std::get_if<JointTile>(&spec.tile)) return joint_set(spec, *joint);
   return auto_set(spec);

@@ -26,8 +26,8 @@ struct TileClass {
 // One kernel of a set: one class, or two and more for a joint kernel that switches class per work
 // item.
 struct KernelChoice {
-  std::string family;              // "attention_mma" | "merge"
-  std::vector<TileClass> classes;  // ascending q; empty for "merge"
+  std::string family;              // "attention_mma", or the kernel's own name
+  std::vector<TileClass> classes;  // ascending q; empty but for attention
   int threads = 0;                 // per CTA
   int shared_bytes = 0;            // dynamic shared memory per CTA: the maximum over the classes
   int min_ctas_per_sm = 1;         // what __launch_bounds__ promises

@@ -40,6 +40,11 @@ constexpr TypeRow<KvScale> kKvScales[] = {
     {KvScale::kHead, "head", "", 0},
 };
 
+constexpr TypeRow<RopeStyle> kRopeStyles[] = {
+    {RopeStyle::kNeox, "neox", "", 0},
+    {RopeStyle::kInterleaved, "interleaved", "", 0},
+};
+
 constexpr TypeRow<ParamType> kParamTypes[] = {
     {ParamType::kF32, "f32", "float", 4},
     {ParamType::kI32, "i32", "int", 4},
@@ -97,6 +102,9 @@ std::span<const TypeRow<KvLayout>> kv_layouts() {
 std::span<const TypeRow<KvScale>> kv_scales() {
   return kKvScales;
 }
+std::span<const TypeRow<RopeStyle>> rope_styles() {
+  return kRopeStyles;
+}
 std::span<const TypeRow<ParamType>> param_types() {
   return kParamTypes;
 }
@@ -115,6 +123,9 @@ std::string_view json_name(KvLayout value) {
 }
 std::string_view json_name(KvScale value) {
   return row_of(kv_scales(), value).json;
+}
+std::string_view json_name(RopeStyle value) {
+  return row_of(rope_styles(), value).json;
 }
 std::string_view json_name(ParamType value) {
   return row_of(param_types(), value).json;

@@ -16,6 +16,7 @@ enum class Task { kMixed, kDecode, kPrefill };
 enum class DType { kF16, kBf16, kE4m3, kE5m2 };
 enum class KvLayout { kRagged, kPadded, kPaged, kBsr };
 enum class KvScale { kNone, kTensor, kHead };
+enum class RopeStyle { kNeox, kInterleaved };
 enum class ParamType { kF32, kI32, kU32, kPtrF32, kPtrF16, kPtrBf16, kPtrI32, kPtrU8 };
 
 // One row of a table. `device` is the name in kernel_templates (empty where the device never sees
@@ -33,6 +34,7 @@ std::span<const TypeRow<Task>> tasks();
 std::span<const TypeRow<DType>> dtypes();
 std::span<const TypeRow<KvLayout>> kv_layouts();
 std::span<const TypeRow<KvScale>> kv_scales();
+std::span<const TypeRow<RopeStyle>> rope_styles();
 std::span<const TypeRow<ParamType>> param_types();
 
 std::string_view json_name(KernelKind value);
@@ -40,6 +42,7 @@ std::string_view json_name(Task value);
 std::string_view json_name(DType value);
 std::string_view json_name(KvLayout value);
 std::string_view json_name(KvScale value);
+std::string_view json_name(RopeStyle value);
 std::string_view json_name(ParamType value);
 
 int bytes_of(DType value);

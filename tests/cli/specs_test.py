@@ -81,6 +81,23 @@ class CompileTest(ProgramTest):
         self.spec = self.write("spec.json", SPEC)
         self.cache = os.path.join(self.scratch, self.id().rsplit(".", 1)[1])
 
+    def test_every_kind_of_kernel(self):
+        folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/specs")
+        for name in ("append_fp8", "append_rope", "page_copy"):
+            spec = os.path.join(folder, name + ".json")
+            with open(spec, encoding="utf-8") as file:
+                kernel = json.load(file)["kernel"]
+            for target in ("sm_80", "sm_90a"):
+                rendered = self.run_program("render", spec, "--target", target, "--json")
+                self.assertEqual(rendered.status, 0, rendered.text + rendered.errors)
+                compiled = self.run_program("compile", spec, "--target", target, "--json")
+                self.assertEqual(compiled.status, 0, compiled.text + compiled.errors)
+                (only,) = compiled.json["kernels"]
+                self.assertEqual(only["request_key"], rendered.json["kernels"][0]["request_key"])
+                self.assertEqual(compiled.json["spills"], 0)
+                self.assertIn("extern \"C\"", rendered.json["kernels"][0]["text"])
+                self.assertIn(kernel + "(const", rendered.json["kernels"][0]["text"])
+
     def test_cold_then_warm_then_without_a_compiler(self):
         cubin = os.path.join(self.scratch, "kernel.cubin")
         cold = self.run_program("compile", self.spec, "-o", cubin, "--json")

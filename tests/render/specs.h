@@ -39,6 +39,18 @@ inline std::vector<GoldenSpec> golden_specs() {
       {"merge", R"({"attnloom": 1, "kernel": "merge", "target": "sm_90a", "dtype": {"o": "bf16"},
         "head_dim": {"vo": 128}})",
        0},
+      {"append", R"({"attnloom": 1, "kernel": "append", "target": "sm_80",
+        "dtype": {"q": "f16", "kv": "e5m2"}, "head_dim": {"qk": 96, "vo": 64},
+        "layout": {"kv": "paged", "page_size": 3}, "variant": {"name": "quantise", "kv_scale": "head"}})",
+       0},
+      {"append_rope", R"({"attnloom": 1, "kernel": "append_rope", "target": "sm_90a",
+        "dtype": {"q": "bf16", "kv": "bf16"}, "head_dim": {"qk": 128, "vo": 128},
+        "layout": {"kv": "paged", "page_size": 16}, "variant": {"rope": {"style": "neox", "rotary_dim": 64}}})",
+       0},
+      {"page_copy",
+       R"({"attnloom": 1, "kernel": "page_copy", "target": "sm_90a", "dtype": {"kv": "e4m3"},
+        "head_dim": {"qk": 192, "vo": 128}, "layout": {"kv": "paged", "page_size": 1}})",
+       0},
   };
 }
 

@@ -64,9 +64,21 @@ Tags keys_of(const GoldenSpec& golden) {
   REQUIRE(parsed.ok());
   const KernelChoice choice = kernel_set(parsed->spec)->at(golden.kernel);
   Tags keys;
-  const bool merge = parsed->spec.kernel == KernelKind::kMerge;
-  add_keys(merge ? merge_context(parsed->spec, choice) : attention_context(parsed->spec, choice),
-           "", keys);
+  const auto context_of = [&] {
+    switch (parsed->spec.kernel) {
+      case KernelKind::kMerge:
+        return merge_context;
+      case KernelKind::kAppend:
+      case KernelKind::kAppendRope:
+        return append_context;
+      case KernelKind::kPageCopy:
+        return page_copy_context;
+      case KernelKind::kAttention:
+        break;
+    }
+    return attention_context;
+  }();
+  add_keys(context_of(parsed->spec, choice), "", keys);
   return keys;
 }
 
@@ -80,6 +92,9 @@ TEST_CASE("every tag has a key and every key a tag") {
   // alibi has classes, params and every functor: all sections of the template are taken.
   CHECK(tags_of_file("attention.mustache") == keys_of(golden_specs()[2]));
   CHECK(tags_of_file("merge.mustache") == keys_of(golden_specs()[3]));
+  CHECK(tags_of_file("append.mustache") == keys_of(golden_specs()[4]));
+  CHECK(tags_of_file("append.mustache") == keys_of(golden_specs()[5]));
+  CHECK(tags_of_file("page_copy.mustache") == keys_of(golden_specs()[6]));
 }
 
 TEST_CASE("keys of the top level do not depend on the spec") {

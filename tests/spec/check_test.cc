@@ -5,6 +5,8 @@
 #include <string>
 
 #include "examples.h"
+#include "spec/parse.h"
+#include "spec/tiles.h"
 
 namespace attnloom {
 namespace {
@@ -121,9 +123,6 @@ TEST_CASE("a field that no kernel uses is refused: B59") {
 
 TEST_CASE("kernels, dtypes and layouts of later versions") {
   Spec spec = plain_spec();
-  spec.kernel = KernelKind::kAppend;
-  refuse(spec, "$.kernel", "allowed: \"attention\", \"merge\"");
-  spec = plain_spec();
   spec.dtype.kv = DType::kE4m3;
   refuse(spec, "$.dtype.kv", "allowed: \"f16\", \"bf16\"");
   spec = plain_spec();
@@ -143,6 +142,77 @@ TEST_CASE("kernels, dtypes and layouts of later versions") {
   spec = plain_spec();
   spec.layout.block_rows = 16;
   refuse(spec, "$.layout.block", "only layout \"bsr\"");
+}
+
+Spec parsed(const Json& json) {
+  Result<ParsedSpec> result = parse_spec(json.dump());
+  INFO(result.status().to_string());
+  REQUIRE(result.ok());
+  return result->spec;
+}
+
+TEST_CASE("what append, append_rope and page_copy run") {
+  for (const Json& json : {append_json(), append_rope_json(), page_copy_json()}) {
+    Spec spec = parsed(json);
+    accept(spec);
+    CHECK(kernel_set(spec)->size() == 1);
+    CHECK(kernel_set(spec)->front().family == json["kernel"]);
+    for (const DType dtype : {DType::kBf16, DType::kE5m2}) {
+      spec.dtype.kv = dtype;
+      accept(spec);
+    }
+    for (const int dim : {16, 80, 96, 192, 256}) {
+      spec.head_dim = {dim, 256};
+      if (spec.variant.rope) spec.variant.rope->rotary_dim = 16;
+      accept(spec);
+    }
+  }
+  Spec scaled = parsed(append_json());
+  scaled.variant.kv_scale = KvScale::kHead;
+  accept(scaled);
+}
+
+TEST_CASE("what append, append_rope and page_copy do not run") {
+  for (const Json& json : {append_json(), append_rope_json(), page_copy_json()}) {
+    const Spec good = parsed(json);
+    Spec spec = good;
+    for (const int dim : {0, 8, 72, 272}) {
+      spec.head_dim.qk = dim;
+      refuse(spec, "$.head_dim.qk", "allowed: multiples of 16 up to 256");
+      spec.head_dim = {128, dim};
+      refuse(spec, "$.head_dim.vo", "allowed: multiples of 16 up to 256");
+    }
+    spec = good;
+    spec.layout = {KvLayout::kRagged};
+    refuse(spec, "$.layout.kv", "allowed: \"paged\"");
+    spec.layout = {KvLayout::kPaged, 65537};
+    refuse(spec, "$.layout.page_size", "allowed: 1 to 65536");
+    spec = good;
+    spec.group_size = 2;
+    refuse(spec, "$", json["kernel"].dump() + " does not use");
+    spec = good;
+    spec.variant.mask.causal = true;
+    refuse(spec, "$", json["kernel"].dump() + " does not use");
+  }
+  Spec spec = parsed(append_json());
+  spec.dtype.kv = DType::kF16;
+  refuse(spec, "$.dtype.kv", "allowed: \"bf16\", \"e4m3\", \"e5m2\"");
+  spec.dtype.kv = DType::kBf16;
+  spec.variant.kv_scale = KvScale::kTensor;
+  refuse(spec, "$.variant.kv_scale", "allowed: \"none\"");
+  spec = parsed(append_json());
+  spec.variant.rope = Rope{};
+  refuse(spec, "$", "\"append\" does not use");
+  spec = parsed(append_rope_json());
+  for (const int rotary_dim : {0, 24, 144}) {
+    spec.variant.rope->rotary_dim = rotary_dim;
+    refuse(spec, "$.variant.rope.rotary_dim", "allowed: multiples of 16 up to 128");
+  }
+  spec.variant.rope = std::nullopt;
+  refuse(spec, "$.variant.rope", "missing", Code::kSpecInvalid);
+  spec = plain_spec();
+  spec.variant.rope = Rope{};
+  refuse(spec, "$.variant.rope", "no kernel of this version uses this key");
 }
 
 TEST_CASE("ranges") {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "examples.h"
 #include "spec/check.h"
 #include "spec/parse.h"
 
@@ -90,6 +91,11 @@ TEST_CASE("the schema has the parser's keys") {
   CHECK(properties(variant.at("properties").at("mask")) ==
         known_keys(with_unknown("/variant/mask"), "$.variant.mask" + end));
   spec["variant"]["params"] = Json::array({Json::object()});
+  // rope is read where the kernel uses it only.
+  Json rope = append_rope_json();
+  rope["variant"]["rope"][kUnknown] = 1;
+  CHECK(properties(variant.at("properties").at("rope")) ==
+        known_keys(rope, "$.variant.rope" + end));
   CHECK(properties(variant.at("properties").at("params").at("items")) ==
         known_keys(with_unknown("/variant/params/0"), "$.variant.params[0]" + end));
 }
@@ -104,6 +110,7 @@ TEST_CASE("the schema has the tables' values") {
   CHECK(fields.at("dtype").at("properties").at("kv").at("enum") == names(dtypes()));
   CHECK(fields.at("layout").at("properties").at("kv").at("enum") == names(kv_layouts()));
   CHECK(variant.at("kv_scale").at("enum") == names(kv_scales()));
+  CHECK(variant.at("rope").at("properties").at("style").at("enum") == names(rope_styles()));
   CHECK(variant.at("params").at("items").at("properties").at("type").at("enum") ==
         names(param_types()));
 }
@@ -123,7 +130,7 @@ TEST_CASE("the examples of SPEC.md are specs that this version runs") {
     CHECK(status.ok());
     ++examples;
   }
-  CHECK(examples == 2);
+  CHECK(examples == 5);
 }
 
 }  // namespace

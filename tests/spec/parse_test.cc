@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spec/parse.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <locale>
 #include <string>
@@ -106,8 +107,15 @@ TEST_CASE("spec_to_json fills in defaults and is read back as the same spec") {
   CHECK(canonical_json(spec_to_json(merge)) ==
         R"({"attnloom":1,"dtype":{"o":"f16"},"head_dim":{"vo":64},"kernel":"merge"})");
   CHECK(parsed(spec_to_json(merge)) == merge);
-  const Spec append = parsed(Json::parse(R"({"attnloom": 1, "kernel": "append"})"));
-  CHECK(parsed(spec_to_json(append)) == append);
+  for (const Json& cache : {append_json(), append_rope_json(), page_copy_json()}) {
+    const Spec read = parsed(cache);
+    CHECK(parsed(spec_to_json(read)) == read);
+  }
+  CHECK(
+      canonical_json(spec_to_json(parsed(append_rope_json()))) ==
+      R"({"attnloom":1,"dtype":{"kv":"e4m3","q":"bf16"},"head_dim":{"qk":128,"vo":64},)"
+      R"("kernel":"append_rope","layout":{"kv":"paged","page_size":16},"target":"sm_90a",)"
+      R"("variant":{"kv_scale":"none","name":"plain","rope":{"rotary_dim":128,"style":"neox"}}})");
 }
 
 TEST_CASE("unknown, misspelt and duplicate keys: B115") {
@@ -211,6 +219,62 @@ TEST_CASE("merge takes its own keys only") {
   refuse(and_key("/head_dim/qk", 64), "$.head_dim.qk", "\"merge\" does not use this key");
   refuse(and_key("/head_dim", Json::object()), "$.head_dim.vo", "the key is missing");
   CHECK(parsed(and_key("/target", "sm_80")).target == Target{80});
+}
+
+TEST_CASE("append, append_rope and page_copy take their own keys only") {
+  const auto and_key = [](Json json, const std::string& pointer, Json value) {
+    json[Json::json_pointer(pointer)] = std::move(value);
+    return json;
+  };
+  const auto refused_in = [&](const Json& json, const std::string& pointer, Json value) {
+    std::string path = "$" + pointer;
+    std::replace(path.begin(), path.end(), '/', '.');
+    refuse(and_key(json, pointer, std::move(value)), path,
+           json["kernel"].dump() + " does not use this key");
+  };
+  for (const Json& json : {append_json(), append_rope_json(), page_copy_json()}) {
+    refused_in(json, "/group_size", 1);
+    refused_in(json, "/task", "decode");
+    refused_in(json, "/tile", "auto");
+    refused_in(json, "/dtype/o", "bf16");
+    for (const char* key : {"dtype", "head_dim", "layout"}) {
+      Json without = json;
+      without.erase(key);
+      refuse(without, std::string("$.") + key, "the key is missing");
+    }
+  }
+  for (const Json& json : {append_json(), append_rope_json()}) {
+    refused_in(json, "/variant/mask", {{"causal", true}});
+    refused_in(json, "/variant/softmax", true);
+    refused_in(json, "/variant/params", Json::array());
+    refused_in(json, "/variant/key_transform", "x[0] = 1;");
+    refused_in(json, "/variant/compose", Json::array());
+    refuse(and_key(json, "/dtype", {{"q", "bf16"}}), "$.dtype.kv", "the key is missing");
+  }
+  refused_in(append_json(), "/variant/rope", {{"style", "neox"}});
+  refused_in(plain_json(), "/variant/rope", {{"style", "neox"}});
+  refused_in(page_copy_json(), "/variant", Json::object());
+  refused_in(page_copy_json(), "/dtype/q", "bf16");
+  CHECK(parsed(and_key(append_json(), "/variant/kv_scale", "head")).variant.kv_scale ==
+        KvScale::kHead);
+}
+
+TEST_CASE("rope names its style, and its length where it is not the key's") {
+  Json json = append_rope_json();
+  CHECK(parsed(json).variant.rope == Rope{RopeStyle::kNeox, 128});
+  Json& rope = json["variant"]["rope"];
+  rope = {{"style", "interleaved"}, {"rotary_dim", 64}};
+  CHECK(parsed(json).variant.rope == Rope{RopeStyle::kInterleaved, 64});
+  rope = {{"style", "gptj"}};
+  refuse(json, "$.variant.rope.style", "wanted one of neox, interleaved");
+  rope = {{"rotary_dim", 64}};
+  refuse(json, "$.variant.rope.style", "the key is missing");
+  rope = {{"style", "neox"}, {"theta", 10000}};
+  refuse(json, "$.variant.rope.theta", "known keys: style, rotary_dim");
+  json["variant"].erase("rope");
+  refuse(json, "$.variant.rope", "the key is missing");
+  json.erase("variant");
+  refuse(json, "$.variant", "the key is missing");
 }
 
 TEST_CASE("names and functor texts are checked where they stand: B121") {
