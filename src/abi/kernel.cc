@@ -4,6 +4,7 @@
 #include "abi/boundary.h"
 #include "abi/convert.h"
 #include "abi/handles.h"
+#include "engine/row_launch.h"
 
 using namespace attnloom;
 

@@ -59,7 +59,4 @@ class PlanObject {
   std::unique_ptr<State> state_;
 };
 
-// One launch of a merge kernel; `kernels` was opened from a spec of "kernel": "merge".
-Status run_merge(KernelSet& kernels, const MergeTensors& tensors, Stream stream);
-
 }  // namespace attnloom

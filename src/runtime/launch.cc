@@ -9,12 +9,6 @@ namespace {
 constexpr std::uint64_t kWorkspaceAlignment =
     256;  // of cuMemAlloc; the plan's tables are read 16 bytes at a time
 
-// Device addresses are numbers on the host; only the kernel follows them.
-template <class T>
-T* device_pointer(DeviceAddress address) {
-  return reinterpret_cast<T*>(static_cast<std::uintptr_t>(address));
-}
-
 const PointerParam* find_param(const std::vector<PointerParam>& given, std::string_view name) {
   for (const PointerParam& param : given)
     if (param.name == name) return &param;

@@ -31,6 +31,12 @@ int bytes_of(TensorType type);
 // Of the elements behind a pointer param; kNone of a scalar one.
 TensorType pointee_of(ParamType type);
 
+// Device addresses are numbers on the host; only the kernel follows them.
+template <class T>
+T* device_pointer(DeviceAddress address) {
+  return reinterpret_cast<T*>(static_cast<std::uintptr_t>(address));
+}
+
 struct TensorView {
   DeviceAddress data = 0;
   TensorType type = TensorType::kNone;

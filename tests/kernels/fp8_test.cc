@@ -8,9 +8,9 @@
 #include <cstring>
 #include <limits>
 
-#include "engine/environment.h"
-#include "engine/settings.h"
 #include "kernels/device_tensors.h"
+#include "kernels/fp8_format.h"
+#include "kernels/kernel_rig.h"
 #include "reference/number_format.h"
 #include "render/embedded.h"
 #include "render/headers.h"
@@ -18,32 +18,13 @@
 namespace attnloom::testing {
 namespace {
 
-struct Format {
-  const char* element;
-  int mantissa_bits;
-  int bias;
-  unsigned largest;  // code of the largest finite number
-};
-constexpr Format kE4m3 = {"E4m3", 3, 7, 0x7e};
-constexpr Format kE5m2 = {"E5m2", 2, 15, 0x7b};
-
-// From the definition of the formats. REQUIRES: code <= largest + 1, which stands for the number
-// that would come next.
-double magnitude_of(unsigned code, const Format& format) {
-  const unsigned field = code >> format.mantissa_bits;
-  const unsigned fraction = code & ((1u << format.mantissa_bits) - 1u);
-  const unsigned significand = field == 0 ? fraction : fraction | 1u << format.mantissa_bits;
-  const int exponent = (field == 0 ? 1 : static_cast<int>(field)) - format.bias;
-  return std::ldexp(significand, exponent - format.mantissa_bits);
-}
-
 struct Chip {
   const char* target;
   const char* profile;
 };
 constexpr std::array kChips = {Chip{"sm_80", "a100"}, Chip{"sm_90a", "h200"}};
 
-Artifact compile(const Format& format, const Chip& chip) {
+Artifact compile(const Fp8Format& format, const Chip& chip) {
   Source source;
   source.text =
       "#include \"loom/ops_fp8.cuh\"\nusing Element = loom::" + std::string(format.element) + R"(;
@@ -61,10 +42,7 @@ extern "C" __global__ void convert(const __grid_constant__ Args args) {
   source.options = {"--gpu-architecture=" + source.target, "--no-source-include", "-std=c++17",
                     "--modify-stack-limit=false", "--ptxas-options=-v"};
   source.entries = {"convert"};
-  const auto files = make_real_file_system();
-  const auto settings = resolve_settings({}, read_environment(), *files);
-  REQUIRE(settings.ok());
-  const auto artifact = make_nvrtc_toolchain(settings->search)->compile(source);
+  const auto artifact = make_test_toolchain()->compile(source);
   INFO(artifact.status().to_string());
   REQUIRE(artifact.ok());
   return *artifact;
@@ -77,7 +55,7 @@ struct Converted {
 
 constexpr unsigned kBlock = 128;
 
-Converted convert(const Format& format, const Chip& chip, std::vector<float> in,
+Converted convert(const Fp8Format& format, const Chip& chip, std::vector<float> in,
                   std::size_t pairs) {
   in.resize(2 * pairs);
   SimBackend device(*sim::find_profile(chip.profile), {});
@@ -104,7 +82,7 @@ double f16_value(unsigned bits) {
 }
 
 // What the code must become, compared as f16 so that both zeros differ.
-void check_code(unsigned code, unsigned half, const Format& format) {
+void check_code(unsigned code, unsigned half, const Fp8Format& format) {
   const double value = f16_value(half);
   const unsigned magnitude = code & 0x7fu;
   INFO(format.element << " " << code << " became " << half);
@@ -113,7 +91,7 @@ void check_code(unsigned code, unsigned half, const Format& format) {
     CHECK((infinite ? std::isinf(value) : std::isnan(value)));
     return;
   }
-  CHECK(std::abs(value) == magnitude_of(magnitude, format));
+  CHECK(std::abs(value) == fp8_magnitude(magnitude, format));
   CHECK(std::signbit(value) == ((code & 0x80u) != 0));
 }
 
@@ -124,13 +102,13 @@ struct Rounding {
 
 // Every number of the format; half way to the next, where the even one wins; a float's least step
 // to both sides of that. Then what saturates.
-std::vector<Rounding> roundings(const Format& format) {
+std::vector<Rounding> roundings(const Fp8Format& format) {
   std::vector<Rounding> list;
   for (unsigned code = 0; code <= format.largest; ++code) {
     const bool last = code == format.largest;
-    const auto value = static_cast<float>(magnitude_of(code, format));
+    const auto value = static_cast<float>(fp8_magnitude(code, format));
     const auto half =
-        static_cast<float>((magnitude_of(code, format) + magnitude_of(code + 1, format)) / 2);
+        static_cast<float>((fp8_magnitude(code, format) + fp8_magnitude(code + 1, format)) / 2);
     list.push_back({value, code});
     list.push_back({std::nextafter(half, 0.0f), code});
     list.push_back({half, last || code % 2 == 0 ? code : code + 1});
@@ -149,7 +127,7 @@ std::vector<Rounding> roundings(const Format& format) {
 }  // namespace
 
 TEST_CASE("every pair of 8-bit floats becomes two f16, on both kinds of chip", "[fp8]") {
-  for (const Format& format : {kE4m3, kE5m2}) {
+  for (const Fp8Format& format : {kE4m3Format, kE5m2Format}) {
     for (const Chip& chip : kChips) {
       INFO(chip.target);
       const Converted got = convert(format, chip, {}, 65536);
@@ -167,7 +145,7 @@ TEST_CASE("every pair of 8-bit floats becomes two f16, on both kinds of chip", "
 }
 
 TEST_CASE("floats round to the nearest even 8-bit float and saturate; NaN stays NaN", "[fp8]") {
-  for (const Format& format : {kE4m3, kE5m2}) {
+  for (const Fp8Format& format : {kE4m3Format, kE5m2Format}) {
     const std::vector<Rounding> list = roundings(format);
     std::vector<float> in;
     for (std::size_t i = 0; i < list.size(); ++i) {  // each stands once in either half

@@ -70,10 +70,11 @@ std::unique_ptr<Toolchain> make_test_toolchain() {
   return make_nvrtc_toolchain(nvrtc_search());
 }
 
-std::unique_ptr<Engine> make_test_engine(std::uint64_t simulator_seed) {
+std::unique_ptr<Engine> make_test_engine(std::uint64_t simulator_seed, const std::string& profile) {
   SetupOptions options;
   options.device = on_cuda() ? DeviceKind::kCuda : DeviceKind::kSimulator;
   options.simulator_seed = simulator_seed;
+  options.simulator_profile = profile;
   options.settings.cache_dir = from_environment("ATTNLOOM_TEST_CACHE", default_cache().c_str());
   Result<std::unique_ptr<Engine>> engine = make_engine(options, read_environment(), {});
   INFO(engine.status().to_string());

@@ -19,7 +19,9 @@
 namespace attnloom::testing {
 
 bool on_cuda();
-std::unique_ptr<Engine> make_test_engine(std::uint64_t simulator_seed = 0);
+// `profile`: of the simulated device, "" the default one.
+std::unique_ptr<Engine> make_test_engine(std::uint64_t simulator_seed = 0,
+                                         const std::string& profile = "");
 
 // An engine on the simulated device whose compiler gets every Source after `edit`; it has no cache
 // on disk.

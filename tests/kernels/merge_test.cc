@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/plan_object.h"
+#include "engine/row_launch.h"
 #include "kernels/device_tensors.h"
 #include "kernels/kernel_rig.h"
 #include "reference/generators.h"

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Offsets past 32 bits, in the device's own arithmetic. Only the rows that are read have memory:
 // the base address lies far before it, so that one wrapped product is an access outside.
+#include <span>
+
 #include "engine/plan_object.h"
+#include "engine/row_launch.h"
 #include "kernels/device_tensors.h"
 #include "kernels/kernel_rig.h"
 #include "reference/number_format.h"
@@ -79,7 +82,97 @@ void check_far(const Far& far, const std::string& product, const std::string& wr
   CHECK(run_far(*mutant, far) != "");
 }
 
+// A cache of pages 2^31 elements in, of which the last two have memory.
+struct FarPool {
+  static constexpr std::int64_t kPages = 65538;
+  static constexpr std::int64_t kStride = 32768;  // elements
+  DeviceAddress last_two;
+  TensorView view;
+
+  FarPool(DeviceTensors& device, std::uint16_t filled, const char* label)
+      : last_two(device.put(std::vector<std::uint16_t>(kStride + kDim, filled), label)) {
+    view = view_of(last_two - (kPages - 2) * kStride * 2, TensorType::kF16, {kPages, 1, 1, kDim},
+                   {kStride, kDim, kDim, 1});
+  }
+  bool holds(DeviceTensors& device, int page, std::uint16_t bits) const {
+    const DeviceAddress at = last_two + static_cast<DeviceAddress>(page * kStride * 2);
+    return device.get<std::uint16_t>(at, kDim) == std::vector<std::uint16_t>(kDim, bits);
+  }
+};
+
+std::string cache_spec(const std::string& kernel, const std::string& dtype) {
+  return R"({"attnloom": 1, "kernel": ")" + kernel + R"(", "dtype": )" + dtype +
+         R"(, "head_dim": {"qk": 64, "vo": 64}, "layout": {"kv": "paged", "page_size": 1}})";
+}
+
+std::string append_far(Engine& engine) {
+  const auto kernels = engine.open(cache_spec("append", R"({"q": "f16", "kv": "f16"})"));
+  REQUIRE(kernels.ok());
+  DeviceTensors device(**engine.backend());
+  const FarPool k(device, 1, "k"), v(device, 2, "v");  // below all else, which may not overlap them
+  const auto indices = [&](std::int32_t value) {
+    return view_of(device.put(std::vector{value}, "index"), TensorType::kI32, {1}, {1});
+  };
+  const auto row = [&](std::uint16_t bits) {
+    return view_of(device.put(std::vector<std::uint16_t>(kDim, bits), "row"), TensorType::kF16,
+                   {1, 1, kDim}, {kDim, kDim, 1});
+  };
+  AppendTensors tensors;
+  tensors.key = row(3);
+  tensors.value = row(4);
+  tensors.batch_indices = indices(0);
+  tensors.positions = indices(0);
+  tensors.page_indptr =
+      view_of(device.put(std::vector<std::int32_t>{0, 1}, "indptr"), TensorType::kI32, {2}, {1});
+  tensors.page_indices = indices(FarPool::kPages - 1);
+  tensors.k_cache = k.view;
+  tensors.v_cache = v.view;
+  const Status ran = run_append(**kernels, tensors, nullptr);
+  if (!ran.ok()) return ran.to_string();
+  REQUIRE((*engine.backend())->synchronize(nullptr).ok());
+  if (const std::string finding = device.finding(); finding != "") return finding;
+  const bool right = k.holds(device, 0, 1) && k.holds(device, 1, 3) && v.holds(device, 0, 2) &&
+                     v.holds(device, 1, 4);
+  return right ? "" : "another page was written";
+}
+
+std::string copy_far(Engine& engine) {
+  const auto kernels = engine.open(cache_spec("page_copy", R"({"kv": "f16"})"));
+  REQUIRE(kernels.ok());
+  DeviceTensors device(**engine.backend());
+  const FarPool k(device, 1, "k"), v(device, 2, "v");
+  const std::vector<std::uint16_t> threes(kDim, 3);
+  REQUIRE((*engine.backend())->copy_in(k.last_two, std::as_bytes(std::span(threes))).ok());
+  PageCopyTensors tensors;
+  tensors.pairs = view_of(
+      device.put(std::vector<std::int32_t>{FarPool::kPages - 2, FarPool::kPages - 1}, "pairs"),
+      TensorType::kI32, {1, 2}, {2, 1});
+  tensors.k_cache = k.view;
+  tensors.v_cache = v.view;
+  const Status ran = run_page_copy(**kernels, tensors, nullptr);
+  if (!ran.ok()) return ran.to_string();
+  REQUIRE((*engine.backend())->synchronize(nullptr).ok());
+  if (const std::string finding = device.finding(); finding != "") return finding;
+  return k.holds(device, 1, 3) && v.holds(device, 1, 2) ? "" : "another page was written";
+}
+
 }  // namespace
+
+TEST_CASE("B33: caches are written behind 2^31 elements too", "[offsets]") {
+  const auto mutant = [](const char* header, const char* from, const char* to) {
+    return make_edited_engine(0, [=](Source& source) { replace_once(source, header, from, to); });
+  };
+  CHECK(append_far(*make_test_engine()) == "");
+  CHECK(append_far(*mutant("append.cuh", "place.page * args.k_page_stride",
+                           "static_cast<int>(place.page * args.k_page_stride)")) != "");
+  CHECK(append_far(*mutant("append.cuh", "place.page * args.v_page_stride",
+                           "static_cast<int>(place.page * args.v_page_stride)")) != "");
+  CHECK(copy_far(*make_test_engine()) == "");
+  CHECK(copy_far(*mutant("page_copy.cuh", "k + to * args.k_page_stride * kBytes",
+                         "k + static_cast<int>(to * args.k_page_stride * kBytes)")) != "");
+  CHECK(copy_far(*mutant("page_copy.cuh", "v + from * args.v_page_stride * kBytes",
+                         "v + static_cast<int>(from * args.v_page_stride * kBytes)")) != "");
+}
 
 TEST_CASE("B33: pages on both sides of 2^31 elements", "[offsets]") {
   const std::int32_t qo[] = {0, 1};
