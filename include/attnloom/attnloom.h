@@ -290,6 +290,64 @@ typedef struct alm_merge {
 ALM_API alm_code alm_merge_run(alm_kernel* kernel, const alm_merge* tensors, void* stream,
                                alm_error** error);
 
+/* ---- the cache: kernels that need no plan ---- */
+
+typedef struct alm_append {
+  size_t struct_bytes;
+  alm_tensor key;   /* [tokens][kv_heads][head_dim.qk] */
+  alm_tensor value; /* [tokens][kv_heads][head_dim.vo] */
+  /* int32 on the device. Row i goes to the place of token positions[i] of request
+   * batch_indices[i]: slot positions[i] % page_size of page
+   * page_indices[page_indptr[batch_indices[i]] + positions[i] / page_size]. A negative batch index
+   * marks a row that is not used. A row that names a request, page or position that is not there
+   * is left out as well; nothing else is ever written. No two rows may name one place. */
+  alm_tensor batch_indices; /* [tokens] */
+  alm_tensor positions;     /* [tokens] */
+  alm_tensor page_indptr;   /* [batch + 1] */
+  alm_tensor page_indices;
+  alm_tensor k_cache; /* [pages][page_size][kv_heads][head_dim.qk], any strides */
+  alm_tensor v_cache; /* as k_cache with head_dim.vo; may interleave with it */
+  /* f32 [1] with kv_scale "tensor", [kv_heads] with "head", else dtype 0. What is stored is the
+   * number divided by its scale. */
+  alm_tensor k_scale;
+  alm_tensor v_scale;
+  /* append_rope only: queries of the same tokens to be rotated along, or dtype 0. q_out may be q
+   * itself. Rows that are left out keep q_out as it is. */
+  alm_tensor q; /* [tokens][q_heads][head_dim.qk] */
+  alm_tensor q_out;
+  /* append_rope only: pair i of the first rotary_dim elements turns by
+   * position / rope_scale * rope_theta^(-2i / rotary_dim). */
+  float rope_scale; /* 0 means 1 */
+  float rope_theta; /* 0 means 10000 */
+  /* Optional copies of the four index arrays. With them an entry that would be left out, and two
+   * rows of one place, are refused by name. */
+  alm_index_array host_batch_indices;
+  alm_index_array host_positions;
+  alm_index_array host_page_indptr;
+  alm_index_array host_page_indices;
+} alm_append;
+
+/* Appends to a paged cache with a kernel opened from a spec of "kernel": "append" or "append_rope".
+ * May be captured into a graph like alm_run; rope_scale and rope_theta are then fixed. */
+ALM_API alm_code alm_append_run(alm_kernel* kernel, const alm_append* tensors, void* stream,
+                                alm_error** error);
+
+typedef struct alm_page_copy {
+  size_t struct_bytes;
+  /* int32 [count][2] on the device: page to read, page to write. A pair with a page that is not
+   * there, or twice the same, copies nothing. A page that one pair writes may be in no other pair:
+   * they run in any order. */
+  alm_tensor pairs;
+  alm_tensor k_cache;         /* [pages][page_size][kv_heads][head_dim.qk], any strides */
+  alm_tensor v_cache;         /* as k_cache with head_dim.vo; may interleave with it */
+  alm_index_array host_pairs; /* optional copy of pairs: then all this is checked */
+} alm_page_copy;
+
+/* Copies whole pages, all heads of keys and values, with a kernel opened from a spec of
+ * "kernel": "page_copy". */
+ALM_API alm_code alm_page_copy_run(alm_kernel* kernel, const alm_page_copy* tensors, void* stream,
+                                   alm_error** error);
+
 /* ---- memory, for tools, tests and the simulated device ---- */
 
 /* At least one byte. Addresses that no allocation holds are ALM_ARGUMENT_INVALID. */

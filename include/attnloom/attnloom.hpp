@@ -222,6 +222,16 @@ class Kernel {
   void merge(const alm_merge& tensors, void* stream = nullptr) {
     detail::check([&](alm_error** error) { return alm_merge_run(get(), &tensors, stream, error); });
   }
+  // Of a spec of "kernel": "append" or "append_rope".
+  void append(const alm_append& tensors, void* stream = nullptr) {
+    detail::check(
+        [&](alm_error** error) { return alm_append_run(get(), &tensors, stream, error); });
+  }
+  // Of a spec of "kernel": "page_copy".
+  void page_copy(const alm_page_copy& tensors, void* stream = nullptr) {
+    detail::check(
+        [&](alm_error** error) { return alm_page_copy_run(get(), &tensors, stream, error); });
+  }
 
  private:
   detail::Owner<alm_kernel, alm_kernel_destroy> handle_;

@@ -11,30 +11,6 @@ Status workload_error(const char* name, std::string cause, std::string remedy = 
                     std::move(remedy));
 }
 
-// A wrong width or stride would read as plausible numbers: right for the first request, wrong for
-// the rest.
-Status convert_array(const alm_index_array& given, const char* name,
-                     std::span<const std::int32_t>* out) {
-  const int dtype = number_of(given.dtype);
-  if (dtype != ALM_DTYPE_NONE && dtype != ALM_I32) {
-    return workload_error(
-        name, "dtype must be i32, given " + tensor_type_text(static_cast<TensorType>(dtype)),
-        "convert the array to int32");
-  }
-  if (given.length < 0)
-    return workload_error(name,
-                          "length must not be negative, given " + std::to_string(given.length));
-  if (given.stride != 0 && given.stride != 1 && given.length > 1)
-    return workload_error(name, "stride must be 1, given " + std::to_string(given.stride),
-                          "pass a contiguous copy");
-  if (!given.data && given.length > 0)
-    return workload_error(name, "data is NULL and length is " + std::to_string(given.length));
-  if (address_of(given.data) % alignof(std::int32_t) != 0)
-    return workload_error(name, "data must be aligned to 4 bytes");
-  *out = {static_cast<const std::int32_t*>(given.data), static_cast<std::size_t>(given.length)};
-  return ok_status();
-}
-
 Status convert_scalars(const alm_workload& given, std::vector<ScalarParam>* out) {
   if (given.scalar_count > 0 && !given.scalars)
     return workload_error("scalars",
@@ -49,6 +25,32 @@ Status convert_scalars(const alm_workload& given, std::vector<ScalarParam>* out)
 
 }  // namespace
 
+// A wrong width or stride would read as plausible numbers: right for the first request, wrong for
+// the rest.
+Status convert_array(const alm_index_array& given, const char* group, const char* name,
+                     std::span<const std::int32_t>* out) {
+  const auto error = [&](std::string cause, std::string remedy = {}) {
+    return make_error(Code::kWorkloadInvalid, std::string(group) + name, std::move(cause),
+                      std::move(remedy));
+  };
+  const int dtype = number_of(given.dtype);
+  if (dtype != ALM_DTYPE_NONE && dtype != ALM_I32) {
+    return error("dtype must be i32, given " + tensor_type_text(static_cast<TensorType>(dtype)),
+                 "convert the array to int32");
+  }
+  if (given.length < 0)
+    return error("length must not be negative, given " + std::to_string(given.length));
+  if (given.stride != 0 && given.stride != 1 && given.length > 1)
+    return error("stride must be 1, given " + std::to_string(given.stride),
+                 "pass a contiguous copy");
+  if (!given.data && given.length > 0)
+    return error("data is NULL and length is " + std::to_string(given.length));
+  if (address_of(given.data) % alignof(std::int32_t) != 0)
+    return error("data must be aligned to 4 bytes");
+  *out = {static_cast<const std::int32_t*>(given.data), static_cast<std::size_t>(given.length)};
+  return ok_status();
+}
+
 TensorView tensor_view(const alm_tensor& tensor) {
   TensorView view;
   view.data = address_of(tensor.data);
@@ -62,10 +64,11 @@ TensorView tensor_view(const alm_tensor& tensor) {
 Status convert_workload(const Spec& spec, const alm_workload* given, Workload* out) {
   alm_workload read;
   ATTNLOOM_CHECK(read_struct(given, "workload", &read));
-  ATTNLOOM_CHECK(convert_array(read.qo_indptr, "qo_indptr", &out->qo_indptr));
-  ATTNLOOM_CHECK(convert_array(read.kv_indptr, "kv_indptr", &out->kv_indptr));
-  ATTNLOOM_CHECK(convert_array(read.last_page_len, "last_page_len", &out->last_page_len));
-  ATTNLOOM_CHECK(convert_array(read.page_indices, "page_indices", &out->page_indices));
+  ATTNLOOM_CHECK(convert_array(read.qo_indptr, "workload.", "qo_indptr", &out->qo_indptr));
+  ATTNLOOM_CHECK(convert_array(read.kv_indptr, "workload.", "kv_indptr", &out->kv_indptr));
+  ATTNLOOM_CHECK(
+      convert_array(read.last_page_len, "workload.", "last_page_len", &out->last_page_len));
+  ATTNLOOM_CHECK(convert_array(read.page_indices, "workload.", "page_indices", &out->page_indices));
   if (!out->page_indices.empty() && read.pool_pages <= 0)
     return workload_error(
         "pool_pages", "is required with page_indices, given " + std::to_string(read.pool_pages));
@@ -92,6 +95,40 @@ Status convert_attention(const alm_attention* given, AttentionTensors* out) {
     out->params[i].tensor = tensor_view(read.params[i].tensor);
   }
   return ok_status();
+}
+
+Status convert_append(const alm_append* given, AppendTensors* out) {
+  alm_append read;
+  ATTNLOOM_CHECK(read_struct(given, "tensors", &read));
+  out->key = tensor_view(read.key);
+  out->value = tensor_view(read.value);
+  out->batch_indices = tensor_view(read.batch_indices);
+  out->positions = tensor_view(read.positions);
+  out->page_indptr = tensor_view(read.page_indptr);
+  out->page_indices = tensor_view(read.page_indices);
+  out->k_cache = tensor_view(read.k_cache);
+  out->v_cache = tensor_view(read.v_cache);
+  out->k_scale = tensor_view(read.k_scale);
+  out->v_scale = tensor_view(read.v_scale);
+  out->q = tensor_view(read.q);
+  out->q_out = tensor_view(read.q_out);
+  out->rope_scale = read.rope_scale;
+  out->rope_theta = read.rope_theta;
+  AppendMirrors& host = out->host;
+  ATTNLOOM_CHECK(
+      convert_array(read.host_batch_indices, "", "host_batch_indices", &host.batch_indices));
+  ATTNLOOM_CHECK(convert_array(read.host_positions, "", "host_positions", &host.positions));
+  ATTNLOOM_CHECK(convert_array(read.host_page_indptr, "", "host_page_indptr", &host.page_indptr));
+  return convert_array(read.host_page_indices, "", "host_page_indices", &host.page_indices);
+}
+
+Status convert_page_copy(const alm_page_copy* given, PageCopyTensors* out) {
+  alm_page_copy read;
+  ATTNLOOM_CHECK(read_struct(given, "tensors", &read));
+  out->pairs = tensor_view(read.pairs);
+  out->k_cache = tensor_view(read.k_cache);
+  out->v_cache = tensor_view(read.v_cache);
+  return convert_array(read.host_pairs, "", "host_pairs", &out->host_pairs);
 }
 
 }  // namespace attnloom

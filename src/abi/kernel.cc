@@ -54,3 +54,23 @@ alm_code alm_merge_run(alm_kernel* kernel, const alm_merge* tensors, void* strea
     return run_merge(*kernel->kernels, views, stream);
   });
 }
+
+alm_code alm_append_run(alm_kernel* kernel, const alm_append* tensors, void* stream,
+                        alm_error** error) {
+  return guarded(error, [&]() -> Status {
+    ATTNLOOM_CHECK(check_given(kernel, "kernel"));
+    AppendTensors views;
+    ATTNLOOM_CHECK(convert_append(tensors, &views));
+    return run_append(*kernel->kernels, views, stream);
+  });
+}
+
+alm_code alm_page_copy_run(alm_kernel* kernel, const alm_page_copy* tensors, void* stream,
+                           alm_error** error) {
+  return guarded(error, [&]() -> Status {
+    ATTNLOOM_CHECK(check_given(kernel, "kernel"));
+    PageCopyTensors views;
+    ATTNLOOM_CHECK(convert_page_copy(tensors, &views));
+    return run_page_copy(*kernel->kernels, views, stream);
+  });
+}

@@ -40,7 +40,7 @@ alm_tensor dense(alm_dtype dtype, std::initializer_list<std::int64_t> shape) {
   return tensor;
 }
 
-TEST_CASE("after the first run of a plan, alm_run allocates nothing") {
+attnloom::EngineOptions silent_options() {
   attnloom::EngineOptions options;
   options.make_backend = []() -> attnloom::Result<std::unique_ptr<attnloom::Backend>> {
     return std::unique_ptr<attnloom::Backend>(
@@ -49,7 +49,11 @@ TEST_CASE("after the first run of a plan, alm_run allocates nothing") {
   options.toolchain =
       std::make_unique<attnloom::StubToolchain>(std::make_shared<attnloom::CompilerScript>());
   options.files = attnloom::make_real_file_system();
-  alm_context context = {std::make_unique<attnloom::Engine>(std::move(options))};
+  return options;
+}
+
+TEST_CASE("after the first run of a plan, alm_run allocates nothing") {
+  alm_context context = {std::make_unique<attnloom::Engine>(silent_options())};
   alm_kernel* kernel = nullptr;
   const Told opened = tell([&](alm_error** error) {
     return alm_kernel_open(&context, kSpecWithParam.data(), kSpecWithParam.size(), &kernel, error);
@@ -91,6 +95,37 @@ TEST_CASE("after the first run of a plan, alm_run allocates nothing") {
   CHECK(failed == 0);
   CHECK(SilentBackend::launches == 11);
   alm_plan_destroy(plan);
+  alm_kernel_destroy(kernel);
+}
+
+TEST_CASE("after the first run of a kernel, alm_append_run allocates nothing") {
+  alm_context context = {std::make_unique<attnloom::Engine>(silent_options())};
+  const std::string spec =
+      R"({"attnloom": 1, "kernel": "append_rope", "dtype": {"q": "bf16", "kv": "bf16"},
+"head_dim": {"qk": 64, "vo": 64}, "layout": {"kv": "paged", "page_size": 16},
+"variant": {"rope": {"style": "neox"}}})";
+  alm_kernel* kernel = nullptr;
+  REQUIRE(alm_kernel_open(&context, spec.data(), spec.size(), &kernel, nullptr) == ALM_OK);
+  alm_append tensors = {};
+  tensors.struct_bytes = sizeof tensors;
+  tensors.key = tensors.value = dense(ALM_BF16, {3, 2, 64});
+  tensors.batch_indices = tensors.positions = dense(ALM_I32, {3});
+  tensors.page_indptr = tensors.page_indices = dense(ALM_I32, {2});
+  tensors.k_cache = tensors.v_cache = dense(ALM_BF16, {4, 16, 2, 64});
+  tensors.k_cache.data = reinterpret_cast<void*>(0x40000);
+  tensors.v_cache.data = reinterpret_cast<void*>(0x80000);
+  const Told first =
+      tell([&](alm_error** error) { return alm_append_run(kernel, &tensors, nullptr, error); });
+  INFO(first.path << " " << first.cause);
+  REQUIRE(first.code == ALM_OK);
+  alm_error* error = nullptr;
+  const long before = allocations_so_far();
+  int failed = 0;
+  for (int i = 0; i < 10; ++i)
+    failed += alm_append_run(kernel, &tensors, nullptr, &error) != ALM_OK;
+  const long after = allocations_so_far();
+  CHECK(after == before);
+  CHECK(failed == 0);
   alm_kernel_destroy(kernel);
 }
 

@@ -23,6 +23,10 @@ _Static_assert(sizeof(alm_index_array) == 32 && sizeof(alm_tensor) == 96, "sizes
 _Static_assert(offsetof(alm_workload, scale) == 144, "offsets");
 _Static_assert(offsetof(alm_attention, params) == 584, "offsets");
 _Static_assert(offsetof(alm_merge, lse) == 296, "offsets");
+_Static_assert(offsetof(alm_append, rope_scale) == 1160 &&
+                   offsetof(alm_append, host_page_indices) == 1264,
+               "offsets");
+_Static_assert(offsetof(alm_page_copy, host_pairs) == 296, "offsets");
 
 int alm_header_is_as_published(void) {
   return ALM_ABI_VERSION == 0;
