@@ -32,6 +32,9 @@ struct AttentionTile {
   // Held queries cost 4 registers a step and save their reload for every tile; two row blocks have
   // none to spare.
   static constexpr bool kHoldQueries = Layout::kBlocks == 1 && kSteps <= 8;
+  // Prefill has arithmetic to hide the copies' addresses behind; decode lives on bytes in flight.
+  static constexpr bool kCopyLate =
+      Layout::kKvWarps == 1 && !Config::kPaged && !kHasFunctors<Config>;
   // The epilogue's scratch: 16 fp32 rows a warp, padded so that neighbouring rows lie eight banks
   // apart.
   static constexpr int kScratchStride = Config::kHeadDimVo + 8;  // words
@@ -64,9 +67,10 @@ struct AttentionTile {
   LOOM_DEVICE void run() {
     begin();
     KvSource<Config, Class::kKv> source(args, request, work, bounds.end);
-    ring().walk(source, args, bounds.begin, bounds.end,
-                [&](int position, const typename Ring::KTile& keys,
-                    const typename Ring::VTile& tokens) { step(position, keys, tokens); });
+    ring().walk(
+        source, args, bounds.begin, bounds.end,
+        [&](int position, const typename Ring::KTile& keys, const typename Ring::VTile& tokens,
+            const auto& copy_next) { step(position, keys, tokens, copy_next); });
     copy_async_wait<0>();  // of an item without keys: nothing above waited for its queries
     __syncthreads();       // queries and ring become the epilogue's scratch
     finish();
@@ -90,8 +94,10 @@ struct AttentionTile {
   }
 
   // One tile of keys and values; the pipeline hands the stage back to the copies when we return.
+  template <class CopyNext>
   LOOM_DEVICE void step(int position, const typename Ring::KTile& keys,
-                        const typename Ring::VTile& tokens) {
+                        const typename Ring::VTile& tokens, const CopyNext& copy_next) {
+    if constexpr (!kCopyLate) copy_next();
     if constexpr (kHoldQueries) {
       if (position == bounds.begin) {
 #pragma unroll
@@ -101,6 +107,7 @@ struct AttentionTile {
     }
     float logits[Layout::kBlocks][kLogits][4];
     multiply_queries(logits, keys);
+    if constexpr (kCopyLate) copy_next();
     if ((Config::kWindow && position < kept.full_begin) || position + Class::kKv > kept.full_end) {
       apply_variant<true>(logits, position);
     } else if constexpr (kHasFunctors<Config>) {

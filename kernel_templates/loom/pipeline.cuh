@@ -21,9 +21,10 @@ struct KvRing {
     return {base + static_cast<u32>(stage * kStageBytes + KTile::kBytes)};
   }
 
-  // Calls step(kv_position, keys, values) for every tile of [begin, end), in order; `begin` is a
-  // multiple of the KV tile. The query copies that were issued before belong to the first tile's
-  // group.
+  // Calls step(kv_position, keys, values, copy_next) for every tile of [begin, end), in order;
+  // `begin` is a multiple of the KV tile. The query copies that were issued before belong to the
+  // first tile's group. The step calls copy_next() once: at its start where bytes in flight are
+  // what counts, or behind its first product, which then hides the addresses' arithmetic.
   template <class Step>
   LOOM_DEVICE void walk(KvSource<Config, Class::kKv>& source, const AttentionArgs& args, int begin,
                         int end, Step&& step) const {
@@ -43,9 +44,10 @@ struct KvRing {
     for (int position = begin; position < end; position += Class::kKv) {
       copy_async_wait<kAhead - 1>();
       __syncthreads();
-      issue(position + kAhead * Class::kKv,
-            stage == 0 ? kAhead : stage - 1);  // the stage before this one, in a ring
-      step(position, keys(stage), values(stage));
+      step(position, keys(stage), values(stage), [&] {
+        issue(position + kAhead * Class::kKv,
+              stage == 0 ? kAhead : stage - 1);  // the stage before this one, in a ring
+      });
       stage = stage == kAhead ? 0 : stage + 1;
     }
   }
