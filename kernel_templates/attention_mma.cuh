@@ -63,14 +63,14 @@ struct AttentionTile {
     return lane_place(queries(), Layout::row_begin());
   }
   LOOM_DEVICE Ring ring() const { return {shared_address(shared) + QTile::kBytes}; }
+  LOOM_DEVICE int* positions() const {
+    return reinterpret_cast<int*>(shared + QTile::kBytes + Ring::kStagesBytes);
+  }
 
   LOOM_DEVICE void run() {
     begin();
-    KvSource<Config, Class::kKv> source(args, request, work, bounds.end);
-    ring().walk(
-        source, args, bounds.begin, bounds.end,
-        [&](int position, const typename Ring::KTile& keys, const typename Ring::VTile& tokens,
-            const auto& copy_next) { step(position, keys, tokens, copy_next); });
+    KvSource<Config, Class::kKv> source(args, request, work, bounds.end, positions());
+    ring().walk(source, args, bounds.begin, bounds.end, *this);
     copy_async_wait<0>();  // of an item without keys: nothing above waited for its queries
     __syncthreads();       // queries and ring become the epilogue's scratch
     finish();
@@ -95,7 +95,7 @@ struct AttentionTile {
 
   // One tile of keys and values; the pipeline hands the stage back to the copies when we return.
   template <class CopyNext>
-  LOOM_DEVICE void step(int position, const typename Ring::KTile& keys,
+  LOOM_DEVICE void step(int position, int stage, const typename Ring::KTile& keys,
                         const typename Ring::VTile& tokens, const CopyNext& copy_next) {
     if constexpr (!kCopyLate) copy_next();
     if constexpr (kHoldQueries) {
@@ -109,21 +109,24 @@ struct AttentionTile {
     multiply_queries(logits, keys);
     if constexpr (kCopyLate) copy_next();
     if ((Config::kWindow && position < kept.full_begin) || position + Class::kKv > kept.full_end) {
-      apply_variant<true>(logits, position);
+      apply_variant<true>(logits, position, stage);
     } else if constexpr (kHasFunctors<Config>) {
-      apply_variant<false>(logits, position);
+      apply_variant<false>(logits, position, stage);
     }
     if constexpr (Config::kSoftmax) state.fold(logits, values, softmax_factor<Config>(plan));
     multiply_values(logits, tokens);
   }
 
   template <bool partial>
-  LOOM_DEVICE void apply_variant(float (&logits)[Layout::kBlocks][kLogits][4], int position) {
+  LOOM_DEVICE void apply_variant(float (&logits)[Layout::kBlocks][kLogits][4], int position,
+                                 int stage) {
+    const KvColumns<Config> columns{args, request,
+                                    positions() + stage * Class::kKv + Layout::kv_begin(),
+                                    position + Layout::kv_begin()};
 #pragma unroll
     for (int b = 0; b < Layout::kBlocks; ++b) {
       apply_variant_to<Config, Variant, partial>(logits[b], variant, plan, request, work,
-                                                 bounds.end, Layout::row_begin() + 16 * b,
-                                                 position + Layout::kv_begin());
+                                                 bounds.end, columns, Layout::row_begin() + 16 * b);
     }
   }
 

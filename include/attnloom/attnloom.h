@@ -209,7 +209,7 @@ typedef struct alm_scalar {
 typedef struct alm_workload {
   size_t struct_bytes;
   alm_index_array qo_indptr; /* [batch + 1] query tokens */
-  alm_index_array kv_indptr; /* [batch + 1] ragged: KV tokens; paged: entries of the page indices */
+  alm_index_array kv_indptr; /* [batch + 1] paged: entries of the page indices; else KV tokens */
   alm_index_array last_page_len; /* [batch] paged only */
   /* Paged only, optional host mirror: then every index is checked against pool_pages. */
   alm_index_array page_indices;
@@ -218,6 +218,12 @@ typedef struct alm_workload {
   int32_t window_left;       /* read when the spec says "runtime" */
   const alm_scalar* scalars; /* every scalar param of the spec */
   size_t scalar_count;
+  alm_index_array kv_start; /* [batch] padded only: first token in the slot; none: all 0 */
+  int64_t kv_capacity;      /* padded only: tokens of a slot; 0: those of k's second dimension */
+  alm_index_array block_indptr; /* bsr only: [rows of blocks + 1] entries of the block indices; a
+                                   row is block[0] query tokens of one request, requests in order */
+  /* Bsr only, optional host mirror: then every block is checked against the request's keys. */
+  alm_index_array block_indices;
 } alm_workload;
 
 /* Fixes the bounds; makes the two events that guard the staging memory. */
@@ -261,7 +267,8 @@ typedef struct alm_pointer_param {
 typedef struct alm_attention {
   size_t struct_bytes;
   alm_tensor q; /* [qo_tokens][q_heads][head_dim.qk] */
-  /* Ragged [kv_tokens][kv_heads][head_dim.qk]; paged [pages][page_size][kv_heads][head_dim.qk]. */
+  /* Ragged and bsr [kv_tokens][kv_heads][head_dim.qk]; padded [batch][capacity][..][..]; paged
+   * [pages][page_size][..][..]. */
   alm_tensor k;
   /* As k with head_dim.vo. A cache with heads before tokens: same shape, its own strides. */
   alm_tensor v;
@@ -270,6 +277,13 @@ typedef struct alm_attention {
   alm_tensor page_indices; /* int32 on the device, paged only */
   const alm_pointer_param* params;
   size_t param_count;
+  /* int32 on the device, bsr only: of each row of blocks its columns, which number the request's
+   * keys in blocks of block[1]; in any order, none twice. */
+  alm_tensor block_indices;
+  /* u8 on the device, with mask.custom only: a bit for each query token and key, 1 keeps; row-major
+   * [q_len][kv_len], lowest bit of a byte first, each request from a byte of its own. The address
+   * is a multiple of 4. */
+  alm_tensor custom_mask;
 } alm_attention;
 
 /* Launches the plan's kernel: no lock, allocation, synchronisation or environment; may be captured

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Global rows -> shared tiles: the only code that knows whether K and V are ragged or paged. All of
-// it is asynchronous; pipeline.cuh waits. Eight lanes copy one row, 128 bytes at a time, so any
+// Global rows -> shared tiles: the only code that knows how K and V lie in memory. All of it is
+// asynchronous; pipeline.cuh waits. Eight lanes copy one row, 128 bytes at a time, so any
 // page size streams full lines.
 #pragma once
 
-#include "loom/tile.cuh"
+#include "loom/columns.cuh"
 
 namespace loom {
 
@@ -38,7 +38,7 @@ LOOM_DEVICE void copy_queries(const Tile& tile, const AttentionArgs& args,
     if (Tile::kRows % kRowsPerPass<Config> != 0 && row >= Tile::kRows) break;
     const int packed = work.q_row + row;
     const int token = packed / Config::kGroupSize;
-    const bool exists = token < request.qo_len;
+    const bool exists = token < request.q_end;
     const i64 offset =
         (static_cast<i64>(request.qo_begin) + token) * args.q_token_stride +
         (static_cast<i64>(work.kv_head) * Config::kGroupSize + packed % Config::kGroupSize) *
@@ -48,27 +48,38 @@ LOOM_DEVICE void copy_queries(const Tile& tile, const AttentionArgs& args,
   }
 }
 
-// Where the rows of K and V tiles come from. Page indices are fetched one tile ahead into
+// Where the rows of K and V tiles come from. Page and block indices are fetched one tile ahead into
 // registers: the copies of a tile must not wait for a dependent load.
 template <class Config, int tile_rows>
 struct KvSource {
   // Rows of a tile that this lane copies; of a tile smaller than a pass only the first threads do.
   static constexpr int kRows = (tile_rows + kRowsPerPass<Config> - 1) / kRowsPerPass<Config>;
 
+  static constexpr bool kIndexed = Config::kPaged || Config::kBsr;
+  static constexpr int kIndexedTokens = Config::kBsr ? Config::kBlockColumns : Config::kPageSize;
+
   const u16* k;  // first row of this request and KV head; of a paged one, of page 0
   const u16* v;
-  const int* pages;
-  int kv_end;  // in shared memory
+  const int* pages;  // or blocks
+  int kv_end;        // of the walk
+  int kv_len;        // bsr only
+  int* positions;    // bsr only: [stages][tile_rows] in shared memory
   int page[kRows];
 
   LOOM_DEVICE KvSource(const AttentionArgs& args, const RequestRow& request, const WorkItem& work,
-                       int kv_end)
+                       int kv_end, int* positions)
       : k(static_cast<const u16*>(args.k) + work.kv_head * args.k_head_stride),
         v(static_cast<const u16*>(args.v) + work.kv_head * args.v_head_stride),
-        kv_end(kv_end) {
-    if constexpr (Config::kPaged) {
-      pages = args.page_indices + request.kv_begin;
-    } else {
+        kv_end(kv_end),
+        kv_len(request.kv_len),
+        positions(positions) {
+    if constexpr (kIndexed)
+      pages = args.page_indices + (Config::kBsr ? request.list_begin : request.kv_begin);
+    if constexpr (Config::kPadded) {
+      k += request.batch * args.k_page_stride;
+      v += request.batch * args.v_page_stride;
+    }
+    if constexpr (!Config::kPaged) {
       k += request.kv_begin * args.k_token_stride;
       v += request.kv_begin * args.v_token_stride;
     }
@@ -79,27 +90,34 @@ struct KvSource {
   }
 
   LOOM_DEVICE void fetch_pages(int kv_begin) {
-    if constexpr (Config::kPaged) {
+    if constexpr (kIndexed) {
       const int thread = thread_index_now();
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
         const int token = kv_begin + row_of(i, thread);
-        page[i] = token < kv_end ? pages[token / Config::kPageSize] : 0;
+        page[i] = token < kv_end ? pages[token / kIndexedTokens] : 0;
       }
     }
+  }
+
+  // The key that stands at `token` of the walk, in the block that was fetched for row i; kNoKey
+  // where there is none: behind the walk's end, and in a request's last block behind its last key.
+  LOOM_DEVICE int key_of_block(int token, int i) const {
+    const u32 key = static_cast<u32>(page[i]) * kIndexedTokens + token % kIndexedTokens;
+    return token < kv_end && key < static_cast<u32>(kv_len) ? static_cast<int>(key) : kNoKey;
   }
 
   // REQUIRES: fetch_pages(kv_begin).
   template <class KTile, class VTile>
   LOOM_DEVICE void copy(const AttentionArgs& args, const KTile& k_tile, const VTile& v_tile,
-                        int kv_begin) const {
+                        int kv_begin, int stage) const {
     const int thread =
         thread_index_now();  // keeps sixteen addresses out of the registers of the KV loop
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       if (tile_rows % kRowsPerPass<Config> != 0 && row_of(i, thread) >= tile_rows) break;
       const int token = kv_begin + row_of(i, thread);
-      const bool exists = token < kv_end;
+      bool exists = token < kv_end;
       i64 k_offset;
       i64 v_offset;
       if constexpr (Config::kPaged) {
@@ -107,7 +125,13 @@ struct KvSource {
         k_offset = page[i] * args.k_page_stride + slot * args.k_token_stride;
         v_offset = page[i] * args.v_page_stride + slot * args.v_token_stride;
       } else {
-        const int row = min(token, kv_end - 1);
+        int row = min(token, kv_end - 1);
+        if constexpr (Config::kBsr) {
+          const int key = key_of_block(token, i);
+          if (thread % kLanesPerRow == 0) positions[stage * tile_rows + row_of(i, thread)] = key;
+          exists = key != kNoKey;
+          row = exists ? key : 0;
+        }
         k_offset = row * args.k_token_stride;
         v_offset = row * args.v_token_stride;
       }

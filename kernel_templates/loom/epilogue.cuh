@@ -20,7 +20,7 @@ struct OutputRows {
   const WorkItem& work;
 
   LOOM_DEVICE bool exists(int row) const {
-    return (work.q_row + row) / Config::kGroupSize < request.qo_len;
+    return (work.q_row + row) / Config::kGroupSize < request.q_end;
   }
   LOOM_DEVICE i64 token(int row) const {
     return static_cast<i64>(request.qo_begin) + (work.q_row + row) / Config::kGroupSize;

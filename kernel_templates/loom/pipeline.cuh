@@ -12,7 +12,10 @@ struct KvRing {
   using KTile = SharedTile<Class::kKv, Config::kHeadDimQk>;
   using VTile = SharedTile<Class::kKv, Config::kHeadDimVo>;
   static constexpr int kStageBytes = KTile::kBytes + VTile::kBytes;
-  static constexpr int kBytes = Class::kStages * kStageBytes;
+  static constexpr int kStagesBytes = Class::kStages * kStageBytes;
+  // Behind the stages, with block-sparse rows: the position of each key of a stage (columns.cuh).
+  static constexpr int kPositionBytes = Config::kBsr ? Class::kStages * Class::kKv * 4 : 0;
+  static constexpr int kBytes = kStagesBytes + kPositionBytes;
 
   u32 base;
 
@@ -21,17 +24,18 @@ struct KvRing {
     return {base + static_cast<u32>(stage * kStageBytes + KTile::kBytes)};
   }
 
-  // Calls step(kv_position, keys, values, copy_next) for every tile of [begin, end), in order;
-  // `begin` is a multiple of the KV tile. The query copies that were issued before belong to the
-  // first tile's group. The step calls copy_next() once: at its start where bytes in flight are
-  // what counts, or behind its first product, which then hides the addresses' arithmetic.
-  template <class Step>
+  // Calls tile.step(kv_position, stage, keys, values, copy_next) for every tile of [begin, end), in
+  // order; `begin` is a multiple of the KV tile. (Tiles made by `step` from the stage cost spills.)
+  // The query copies that were issued before belong to the first tile's group. The step calls
+  // copy_next() once: at its start where bytes in flight are what counts, or behind its first
+  // product, which then hides the addresses' arithmetic.
+  template <class Tile>
   LOOM_DEVICE void walk(KvSource<Config, Class::kKv>& source, const AttentionArgs& args, int begin,
-                        int end, Step&& step) const {
+                        int end, Tile& tile) const {
     constexpr int kAhead = Class::kStages - 1;
     const auto issue = [&](int position, int stage) {
       if (position < end) {
-        source.copy(args, keys(stage), values(stage), position);
+        source.copy(args, keys(stage), values(stage), position, stage);
         source.fetch_pages(position + Class::kKv);
       }
       copy_async_commit();  // empty groups too: the waits below count groups
@@ -44,7 +48,7 @@ struct KvRing {
     for (int position = begin; position < end; position += Class::kKv) {
       copy_async_wait<kAhead - 1>();
       __syncthreads();
-      step(position, keys(stage), values(stage), [&] {
+      tile.step(position, stage, keys(stage), values(stage), [&] {
         issue(position + kAhead * Class::kKv,
               stage == 0 ? kAhead : stage - 1);  // the stage before this one, in a ring
       });

@@ -14,7 +14,7 @@
 namespace loom {
 
 constexpr unsigned kPlanMagic = 0x4d4f4f4cu;  // "LOOM"
-constexpr int kPlanVersion = 1;
+constexpr int kPlanVersion = 2;
 constexpr int kMaxScalars = 16;  // scalar functor params
 constexpr int kMaxPointers = 8;  // pointer functor params
 
@@ -24,7 +24,7 @@ struct PlanHeader {
   unsigned long long generation;  // of the plan object; a debug check compares it with the host's
   int cta_count;
   int item_count;
-  int request_count;
+  int request_count;  // entries of the request table
   int merge_count;
   int q_heads;
   int kv_heads;
@@ -42,21 +42,31 @@ struct PlanHeader {
 };
 static_assert(sizeof(PlanHeader) % 16 == 0, "tables behind the header are read 16 bytes at a time");
 
-// One request of the batch.
+// One request of the batch, or with block-sparse rows one row of blocks of a request: the query
+// tokens that share a list of keys. Items count keys along `walk_len`; positions that masks and
+// functors see are always those within the request.
 struct RequestRow {
-  int qo_begin;  // first row in q and o
-  int qo_len;
-  int kv_begin;  // ragged: first row in k and v; paged: first entry in the page indices
-  int kv_len;    // tokens
+  int batch;     // the request's number
+  int qo_begin;  // first row in q and o of the request
+  int qo_len;    // query tokens of the request
+  int q_first;   // query tokens of this entry, counted within the request: [q_first, q_end)
+  int q_end;
+  int kv_begin;    // ragged, bsr: first row in k and v; padded: first token within the request's
+                   // slot; paged: first entry in the page indices
+  int kv_len;      // keys of the request
+  int walk_len;    // keys to walk: kv_len, or with bsr the listed blocks one behind the other
+  int list_begin;  // bsr: first entry in the block indices
+  int padding;
+  long long mask_begin;  // first byte of the request's custom mask
 };
-static_assert(sizeof(RequestRow) == 16, "one 16-byte load");
+static_assert(sizeof(RequestRow) == 48, "three 16-byte loads");
 
 // One CTA's unit of work: a query tile of one KV head against a range of KV tokens.
 struct WorkItem {
-  int request;
-  int q_row;  // first packed row: token * group_size + head within the group
+  int request;  // index of its RequestRow
+  int q_row;    // first packed row: token of the request * group_size + head within the group
   int kv_head;
-  int kv_begin;  // tokens; a multiple of the class's KV tile
+  int kv_begin;  // tokens of the walk; a multiple of the class's KV tile
   int kv_end;
   int tile_class;   // index into the kernel's classes
   int partial_row;  // first row of this item's partial state; -1: the item is alone and writes the
@@ -83,13 +93,15 @@ struct AttentionArgs {
   const void* v;
   void* o;
   float* lse;               // or null
-  const int* page_indices;  // or null where K and V are not paged
+  const int* page_indices;  // paged: pages; bsr: blocks; else null
   long long q_token_stride, q_head_stride;
+  // Page strides: of a page; padded: of a request's slot.
   long long k_page_stride, k_token_stride, k_head_stride;
   long long v_page_stride, v_token_stride, v_head_stride;
   long long o_token_stride, o_head_stride;
   long long lse_token_stride, lse_head_stride;
   const void* pointers[kMaxPointers];  // pointer params in the order of the spec
+  const unsigned char* custom_mask;    // or null; bits in little order, a request from a byte
 };
 
 // What a launch of the merge kernel is given: `states` states of every (token, head) row become

@@ -3,7 +3,7 @@
 // costs nothing.
 #pragma once
 
-#include "loom/tile.cuh"
+#include "loom/columns.cuh"
 
 namespace loom {
 
@@ -38,19 +38,25 @@ LOOM_DEVICE KvBounds kv_bounds(const PlanHeader& plan, const RequestRow& request
   const int shift = query_shift(request);
   const int first = work.q_row / Config::kGroupSize + shift;
   const int last_row = (work.q_row + Class::kQ - 1) / Config::kGroupSize;
-  const int last = min(last_row, request.qo_len - 1) + shift;
+  const int last = min(last_row, request.q_end - 1) + shift;
   bounds.begin = work.kv_begin;
   bounds.end = work.kv_end;
   bounds.full_begin = work.kv_begin;
   bounds.full_end = work.kv_end;
-  if constexpr (Config::kCausal) {
+  // What a position says about a place in the walk holds for consecutive keys only: a tile of
+  // listed blocks is full where all keys exist and no mask asks.
+  if constexpr (Config::kBsr) {
+    const bool all_exist = request.kv_len % Config::kBlockColumns == 0;
+    if (Config::kCausal || Config::kWindow || !all_exist) bounds.full_end = bounds.begin;
+  } else if constexpr (Config::kCausal) {
     bounds.end = min(bounds.end, last + 1);
     bounds.full_end = min(bounds.full_end, first + 1);
   }
   // Functors may index arrays by position, so they are never asked about rows that do not exist: in
   // a tile with such rows no KV tile counts as full.
-  if (kHasFunctors<Config> && last_row >= request.qo_len) bounds.full_end = bounds.begin;
-  if (Config::kWindow && window_left<Config>(plan) >= 0) {
+  if (Config::kCustomMask || (kHasFunctors<Config> && last_row >= request.q_end))
+    bounds.full_end = bounds.begin;
+  if (Config::kWindow && !Config::kBsr && window_left<Config>(plan) >= 0) {
     const int lowest = max(first - window_left<Config>(plan), 0);
     bounds.begin = max(bounds.begin, lowest / Class::kKv * Class::kKv);
     bounds.full_begin = max(bounds.full_begin, last - window_left<Config>(plan));
@@ -58,14 +64,15 @@ LOOM_DEVICE KvBounds kv_bounds(const PlanHeader& plan, const RequestRow& request
   return bounds;
 }
 
-// One 16-row block of logits against `fragments * 8` keys from kv_begin, in two forms: of a tile
+// One 16-row block of logits against `fragments * 8` columns, in two forms: of a tile
 // that the structured masks cut (`partial`), and of one where every row sees every key, which asks
 // nothing but the variant. Leaves inputs of the softmax: raw products where there is no functor
 // (softmax_factor() scales them), scaled logits else.
 template <class Config, class Variant, bool partial, int fragments>
 LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& variant,
                                   const PlanHeader& plan, const RequestRow& request,
-                                  const WorkItem& work, int kv_end, int row_begin, int kv_begin) {
+                                  const WorkItem& work, int kv_end,
+                                  const KvColumns<Config>& columns, int row_begin) {
   const float masked = Config::kSoftmax ? negative_infinity() : 0.0f;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -74,28 +81,36 @@ LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& 
     const int q_pos = token + query_shift(request);
     const int q_head = work.kv_head * Config::kGroupSize + packed % Config::kGroupSize;
     // The keys that the structured masks leave this row are one range: two compares a logit.
-    int end = kv_end;
+    int end = Config::kBsr ? request.kv_len : kv_end;
     int begin = 0;
     if constexpr (Config::kCausal) end = min(end, q_pos + 1);
     if (Config::kWindow && window_left<Config>(plan) >= 0)
       begin = q_pos - window_left<Config>(plan);
-    if (kHasFunctors<Config> && token >= request.qo_len) end = 0;
+    if (kHasFunctors<Config> && token >= request.q_end) end = 0;
+    u32 bits = 0;
 #pragma unroll
     for (int j = 0; j < fragments; ++j) {
+      if constexpr (Config::kCustomMask && !Config::kBsr) {
+        if (j % 4 == 0) bits = columns.mask_word(token, 8 * j);
+      }
 #pragma unroll
       for (int e = 2 * r; e < 2 * r + 2; ++e) {
-        const int kv_pos = kv_begin + fragment_column(j, e);
+        const int kv_pos = columns.position(fragment_column(j, e));
         bool keep = true;
         if constexpr (partial) keep = kv_pos < end && (!Config::kWindow || kv_pos >= begin);
+        if constexpr (Config::kCustomMask) {
+          keep = keep && (Config::kBsr ? columns.mask_keeps(token, kv_pos)
+                                       : (bits >> fragment_column(j & 3, e) & 1) != 0);
+        }
         if constexpr (Config::kHasLogitsMask) {
-          keep = keep && variant.logits_mask(work.request, q_pos, kv_pos, q_head, work.kv_head,
+          keep = keep && variant.logits_mask(request.batch, q_pos, kv_pos, q_head, work.kv_head,
                                              request.qo_len, request.kv_len);
         }
         float x = logits[j][e];
         if constexpr (kHasFunctors<Config>) x *= plan.scale;
         if constexpr (Config::kHasLogitsTransform) {
           if (keep) {
-            x = variant.logits_transform(x, work.request, q_pos, kv_pos, q_head, work.kv_head,
+            x = variant.logits_transform(x, request.batch, q_pos, kv_pos, q_head, work.kv_head,
                                          request.qo_len, request.kv_len);
           }
         }

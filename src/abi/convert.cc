@@ -73,6 +73,11 @@ Status convert_workload(const Spec& spec, const alm_workload* given, Workload* o
     return workload_error(
         "pool_pages", "is required with page_indices, given " + std::to_string(read.pool_pages));
   out->pool_pages = read.pool_pages;
+  ATTNLOOM_CHECK(convert_array(read.kv_start, "workload.", "kv_start", &out->kv_start));
+  out->kv_capacity = read.kv_capacity;
+  ATTNLOOM_CHECK(convert_array(read.block_indptr, "workload.", "block_indptr", &out->block_indptr));
+  ATTNLOOM_CHECK(
+      convert_array(read.block_indices, "workload.", "block_indices", &out->block_indices));
   if (read.scale != 0) out->scale = read.scale;
   if (!spec.variant.mask.window_left) out->window_left = read.window_left;
   return convert_scalars(read, &out->scalars);
@@ -87,6 +92,8 @@ Status convert_attention(const alm_attention* given, AttentionTensors* out) {
   out->o = tensor_view(read.o);
   out->lse = tensor_view(read.lse);
   out->page_indices = tensor_view(read.page_indices);
+  out->block_indices = tensor_view(read.block_indices);
+  out->custom_mask = tensor_view(read.custom_mask);
   if (read.param_count > 0) ATTNLOOM_CHECK(check_given(read.params, "tensors.params"));
   out->params.resize(read.param_count);
   for (std::size_t i = 0; i < read.param_count; ++i) {

@@ -6,6 +6,7 @@
 
 #include "kernel_templates/loom/plan.cuh"
 #include "plan/plan.h"
+#include "plan/rows.h"
 
 namespace attnloom {
 namespace {
@@ -78,9 +79,9 @@ namespace {
 //   that is below 2 * sum(l_i) / L <= 2 * C: at most 2 * C chunks have a partial state.
 // - Splitting adds ceil(l_i / L) - 1 < l_i / L items to a tile, C in all: at most N + C items.
 // - Fewer than C tiles can be longer than sum(l_i) / C: at most C merges.
-// - A request of x packed rows makes ceil(x / T) <= (x + T - 1) / T tiles, T being the class of
-// requests that no
-//   class covers (the others make one tile): N <= kv_heads * floor((sum(x) + B * (T - 1)) / T).
+// - An entry of x packed rows makes ceil(x / T) <= (x + T - 1) / T tiles, T being the class of
+//   entries that no class covers (the others make one tile): N <= kv_heads * floor((sum(x) + B * (T
+//   - 1)) / T) with B entries.
 // Rounding L up, by each class's own KV tile, only makes chunks fewer.
 Result<PlanLayout> table_sizes(const Spec& spec, const std::vector<KernelChoice>& kernels,
                                const PlanLimits& limits) {
@@ -92,9 +93,10 @@ Result<PlanLayout> table_sizes(const Spec& spec, const std::vector<KernelChoice>
     max_partial_rows = std::max(max_partial_rows, 2 * ctas * kernel.classes.back().q);
   }
   const std::int64_t tile_rows = largest_query_tile(kernels);
-  const std::int64_t batch = std::min<std::int64_t>(limits.max_batch, limits.max_qo_tokens);
+  const std::int64_t entries =
+      std::min(most_rows(spec, limits.max_batch, limits.max_qo_tokens), limits.max_qo_tokens);
   const std::int64_t packed_rows = limits.max_qo_tokens * spec.group_size;
-  const std::int64_t query_tiles = (packed_rows + batch * (tile_rows - 1)) / tile_rows;
+  const std::int64_t query_tiles = (packed_rows + entries * (tile_rows - 1)) / tile_rows;
   ATTNLOOM_CHECK(check_bound("query tiles", query_tiles));
   const std::int64_t max_items = query_tiles * limits.kv_heads + max_ctas;
   ATTNLOOM_CHECK(check_bound("work items", max_items));
@@ -120,6 +122,7 @@ Result<PlanLayout> plan_layout(const Spec& spec, const std::vector<KernelChoice>
   ATTNLOOM_CHECK(check_limits(spec, limits));
   ATTNLOOM_CHECK(check_bound("max_qo_tokens", limits.max_qo_tokens));
   ATTNLOOM_TRY(PlanLayout layout, table_sizes(spec, kernels, limits));
+  layout.max_rows = most_rows(spec, limits.max_batch, limits.max_qo_tokens);
   std::size_t end = sizeof(loom::PlanHeader);
   const auto next = [&end](std::size_t bytes, std::size_t alignment) {
     const std::size_t offset = align(end, alignment);
@@ -128,7 +131,7 @@ Result<PlanLayout> plan_layout(const Spec& spec, const std::vector<KernelChoice>
   };
   layout.cta_begin_offset = next((static_cast<std::size_t>(layout.max_ctas) + 1) * sizeof(int), 16);
   layout.requests_offset =
-      next(static_cast<std::size_t>(limits.max_batch) * sizeof(loom::RequestRow), 16);
+      next(static_cast<std::size_t>(layout.max_rows) * sizeof(loom::RequestRow), 16);
   layout.merges_offset =
       next(static_cast<std::size_t>(layout.max_ctas) * sizeof(loom::MergeTile), 16);
   layout.counters_offset = next(static_cast<std::size_t>(layout.max_ctas) * sizeof(int), 16);

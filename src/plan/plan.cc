@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/plan.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "plan/layout.h"
+#include "plan/rows.h"
 #include "plan/schedule.h"
 #include "plan/select.h"
 
@@ -59,14 +61,14 @@ void fill_scalars(const Spec& spec, const Workload& workload, loom::PlanHeader& 
 }
 
 loom::PlanHeader make_header(const Spec& spec, const Workload& workload, const PlanLayout& layout,
-                             const Schedule& schedule, std::uint64_t generation) {
+                             const Schedule& schedule, std::size_t rows, std::uint64_t generation) {
   loom::PlanHeader header{};
   header.magic = loom::kPlanMagic;
   header.version = loom::kPlanVersion;
   header.generation = generation;
   header.cta_count = static_cast<int>(schedule.cta_begin.size()) - 1;
   header.item_count = static_cast<int>(schedule.items.size());
-  header.request_count = workload.batch();
+  header.request_count = static_cast<int>(rows);
   header.merge_count = static_cast<int>(schedule.merges.size());
   header.q_heads = workload.q_heads;
   header.kv_heads = workload.kv_heads;
@@ -85,15 +87,17 @@ loom::PlanHeader make_header(const Spec& spec, const Workload& workload, const P
   return header;
 }
 
-std::vector<loom::RequestRow> request_rows(const Spec& spec, const Workload& workload) {
-  std::vector<loom::RequestRow> rows(static_cast<std::size_t>(workload.batch()));
-  for (int r = 0; r < workload.batch(); ++r) {
-    rows[r].qo_begin = workload.qo_indptr[r];
-    rows[r].qo_len = workload.qo_indptr[r + 1] - workload.qo_indptr[r];
-    rows[r].kv_begin = workload.kv_indptr[r];
-    rows[r].kv_len = static_cast<int>(kv_len(workload, spec.layout, r));
-  }
-  return rows;
+// What the tensors of a run must hold for this plan.
+void set_extents(const Spec& spec, const Workload& workload, const RowTable& table, Plan& plan) {
+  plan.qo_tokens = workload.qo_indptr.back();
+  plan.kv_rows = workload.kv_indptr.back();
+  plan.mask_bytes = table.mask_bytes;
+  if (spec.layout.kv == KvLayout::kBsr) plan.block_entries = workload.block_indptr.back();
+  if (spec.layout.kv != KvLayout::kPadded) return;
+  plan.kv_slots = workload.batch();
+  plan.kv_rows = workload.kv_capacity;
+  for (const loom::RequestRow& row : table.rows)
+    plan.kv_rows = std::max(plan.kv_rows, std::int64_t{row.kv_begin} + row.kv_len);
 }
 
 template <class T>
@@ -109,23 +113,24 @@ Result<Plan> make_plan(const Spec& spec, const std::vector<KernelChoice>& kernel
   ATTNLOOM_TRY(const PlanLayout layout, plan_layout(spec, kernels, limits));
   ATTNLOOM_CHECK(check_workload(spec, workload));
   ATTNLOOM_CHECK(check_limits(spec, limits, workload, cost));
-  const Selection selection = select_kernel(spec, kernels, workload);
+  const RowTable table = make_row_table(spec, workload);
+  const Selection selection = select_kernel(spec, kernels, table.rows);
   const KernelChoice& kernel = kernels[selection.kernel];
   const int ctas = static_cast<int>(cta_count(kernel, limits.sm_count));
   ATTNLOOM_TRY(Schedule schedule,
-               make_schedule(spec, kernel, ctas, layout, workload, selection, cost));
+               make_schedule(spec, kernel, ctas, layout, workload, table.rows, selection, cost));
 
   Plan plan;
   plan.kernel = selection.kernel;
   plan.grid = ctas;
-  plan.qo_tokens = workload.qo_indptr.back();
-  plan.kv_rows = workload.kv_indptr.back();
+  set_extents(spec, workload, table, plan);
   plan.figures = schedule.figures;
   plan.block.resize(layout.items_offset + schedule.items.size() * sizeof(loom::WorkItem));
-  const loom::PlanHeader header = make_header(spec, workload, layout, schedule, generation);
+  const loom::PlanHeader header =
+      make_header(spec, workload, layout, schedule, table.rows.size(), generation);
   std::memcpy(plan.block.data(), &header, sizeof(header));
   write_table(plan.block, layout.cta_begin_offset, schedule.cta_begin);
-  write_table(plan.block, layout.requests_offset, request_rows(spec, workload));
+  write_table(plan.block, layout.requests_offset, table.rows);
   write_table(plan.block, layout.merges_offset, schedule.merges);
   write_table(plan.block, layout.items_offset, schedule.items);
   return plan;

@@ -30,6 +30,7 @@ struct PlanLayout {
   int max_ctas = 0;
   int max_items = 0;
   int max_merges = 0;
+  std::int64_t max_rows = 0;  // entries of the request table
   std::int64_t max_partial_rows = 0;
   std::size_t cta_begin_offset = 0;
   std::size_t requests_offset = 0;
@@ -56,12 +57,15 @@ struct PlanFigures {
 };
 
 struct Plan {
-  int kernel = 0;              // index into the kernel set
-  int grid = 0;                // CTAs to launch
-  std::int64_t qo_tokens = 0;  // rows that q and o must have
-  std::int64_t kv_rows =
-      0;  // ragged: rows that k and v must have; paged: length of the page indices
-  std::vector<std::byte> block;  // header and tables, to be copied to the start of the workspace
+  int kernel = 0;                  // index into the kernel set
+  int grid = 0;                    // CTAs to launch
+  std::int64_t qo_tokens = 0;      // rows that q and o must have
+  std::int64_t kv_rows = 0;        // rows that k and v must have; padded: each slot of them; paged:
+                                   // length of the page indices
+  std::int64_t kv_slots = 0;       // padded: slots that k and v must have
+  std::int64_t block_entries = 0;  // bsr: length of the block indices
+  std::int64_t mask_bytes = 0;     // of the packed custom masks
+  std::vector<std::byte> block;    // header and tables, to be copied to the start of the workspace
   PlanFigures figures;
 };
 

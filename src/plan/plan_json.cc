@@ -55,10 +55,15 @@ Json plan_to_json(const Spec& spec, const std::vector<KernelChoice>& kernels, co
   Json requests = Json::array();
   for (const auto& row :
        read_table<loom::RequestRow>(plan, header.requests_offset, header.request_count)) {
-    requests.push_back({{"qo_begin", row.qo_begin},
+    requests.push_back({{"batch", row.batch},
+                        {"qo_begin", row.qo_begin},
                         {"qo_len", row.qo_len},
+                        {"q", {row.q_first, row.q_end}},
                         {"kv_begin", row.kv_begin},
-                        {"kv_len", row.kv_len}});
+                        {"kv_len", row.kv_len},
+                        {"walk_len", row.walk_len},
+                        {"list_begin", row.list_begin},
+                        {"mask_begin", row.mask_begin}});
   }
   Json merges = Json::array();
   for (const auto& tile :
@@ -74,6 +79,7 @@ Json plan_to_json(const Spec& spec, const std::vector<KernelChoice>& kernels, co
           {"window_left", header.window_left},
           {"qo_tokens", plan.qo_tokens},
           {"kv_rows", plan.kv_rows},
+          {"mask_bytes", plan.mask_bytes},
           {"block_bytes", plan.block.size()},
           {"figures", figures_to_json(plan.figures)},
           {"requests", std::move(requests)},

@@ -27,10 +27,12 @@ struct Run {
   int merge = -1;        // of head 0
 };
 
+// An entry of the request table.
 struct Request {
+  std::int64_t first_row = 0;  // packed
   std::int64_t packed_rows = 0;
-  std::int64_t kv_len = 0;
-  std::int64_t tiles = 0;  // on one KV head
+  std::int64_t kv_len = 0;  // of the walk
+  std::int64_t tiles = 0;   // on one KV head
 };
 
 std::int64_t divide_up(std::int64_t value, std::int64_t by) {
@@ -40,11 +42,13 @@ std::int64_t divide_up(std::int64_t value, std::int64_t by) {
 class Scheduler {
  public:
   Scheduler(const Spec& spec, const KernelChoice& kernel, int ctas, const Workload& workload,
-            const Selection& selection, const CostModel& cost)
+            const std::vector<loom::RequestRow>& rows, const Selection& selection,
+            const CostModel& cost)
       : spec_(spec),
         kernel_(kernel),
         ctas_(ctas),
         workload_(workload),
+        rows_(rows),
         selection_(selection),
         cost_(cost) {}
 
@@ -72,24 +76,24 @@ class Scheduler {
 
  private:
   void measure() {
-    requests_.resize(static_cast<std::size_t>(workload_.batch()));
-    for (int r = 0; r < workload_.batch(); ++r) {
+    requests_.resize(rows_.size());
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
       Request& request = requests_[r];
-      request.packed_rows =
-          (std::int64_t{workload_.qo_indptr[r + 1]} - workload_.qo_indptr[r]) * spec_.group_size;
-      request.kv_len = kv_len(workload_, spec_.layout, r);
+      request.first_row = std::int64_t{rows_[r].q_first} * spec_.group_size;
+      request.packed_rows = packed_rows(spec_, rows_[r]);
+      request.kv_len = rows_[r].walk_len;
       request.tiles = divide_up(request.packed_rows, kernel_.classes[selection_.tile_class[r]].q);
       tiles_ += request.tiles;
     }
   }
 
   void cut() {
-    for (int r = 0; r < workload_.batch(); ++r) {
+    for (int r = 0; r < std::ssize(rows_); ++r) {
       const TileClass& tile = kernel_.classes[selection_.tile_class[r]];
       const std::int64_t chunk =
           std::max<std::int64_t>(divide_up(schedule_.figures.chunk_tokens, tile.kv), 1) * tile.kv;
       for (std::int64_t q_row = 0; q_row < requests_[r].packed_rows; q_row += tile.q) {
-        cut_tile(r, static_cast<int>(q_row), chunk);
+        cut_tile(r, static_cast<int>(requests_[r].first_row + q_row), chunk);
       }
     }
   }
@@ -221,6 +225,7 @@ class Scheduler {
   const KernelChoice& kernel_;
   const int ctas_;
   const Workload& workload_;
+  const std::vector<loom::RequestRow>& rows_;
   const Selection& selection_;
   const CostModel cost_;
   std::vector<Request> requests_;
@@ -236,8 +241,9 @@ class Scheduler {
 
 Result<Schedule> make_schedule(const Spec& spec, const KernelChoice& kernel, int ctas,
                                const PlanLayout& layout, const Workload& workload,
+                               const std::vector<loom::RequestRow>& rows,
                                const Selection& selection, const CostModel& cost) {
-  return Scheduler(spec, kernel, ctas, workload, selection, cost).run(layout);
+  return Scheduler(spec, kernel, ctas, workload, rows, selection, cost).run(layout);
 }
 
 }  // namespace attnloom

@@ -21,9 +21,11 @@ struct Schedule {
   PlanFigures figures;
 };
 
-// REQUIRES: check_workload passed. Errors: PLAN_BOUND where `layout` has no room.
+// `rows`: of make_row_table. REQUIRES: check_workload passed. Errors: PLAN_BOUND where `layout` has
+// no room.
 Result<Schedule> make_schedule(const Spec& spec, const KernelChoice& kernel, int ctas,
                                const PlanLayout& layout, const Workload& workload,
+                               const std::vector<loom::RequestRow>& rows,
                                const Selection& selection, const CostModel& cost);
 
 }  // namespace attnloom

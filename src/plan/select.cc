@@ -19,15 +19,10 @@ std::vector<int> query_tiles_of(const KernelChoice& kernel) {
   return tiles;
 }
 
-std::int64_t packed_rows(const Spec& spec, const Workload& workload, int request) {
-  return (std::int64_t{workload.qo_indptr[request + 1]} - workload.qo_indptr[request]) *
-         spec.group_size;
-}
-
 }  // namespace
 
 Selection select_kernel(const Spec& spec, const std::vector<KernelChoice>& kernels,
-                        const Workload& workload) {
+                        const std::vector<loom::RequestRow>& rows) {
   std::vector<int>
       singles;  // query tiles of the single-class kernels, which lead the set in ascending order
   int joint = -1;
@@ -36,13 +31,13 @@ Selection select_kernel(const Spec& spec, const std::vector<KernelChoice>& kerne
     if (kernels[k].classes.size() > 1) joint = k;
   }
   Selection selection;
-  selection.tile_class.assign(static_cast<std::size_t>(workload.batch()), 0);
+  selection.tile_class.assign(rows.size(), 0);
   int lowest = static_cast<int>(singles.size());
   int highest = -1;
-  for (int r = 0; r < workload.batch() && !singles.empty(); ++r) {
-    const std::int64_t rows = packed_rows(spec, workload, r);
-    if (rows == 0) continue;
-    const int chosen = class_for(singles, rows);
+  for (const loom::RequestRow& row : rows) {
+    const std::int64_t packed = packed_rows(spec, row);
+    if (packed == 0 || singles.empty()) continue;
+    const int chosen = class_for(singles, packed);
     lowest = std::min(lowest, chosen);
     highest = std::max(highest, chosen);
   }
@@ -52,13 +47,13 @@ Selection select_kernel(const Spec& spec, const std::vector<KernelChoice>& kerne
   }
   selection.kernel = joint;
   const std::vector<int> classes = query_tiles_of(kernels[joint]);
-  for (int r = 0; r < workload.batch(); ++r) {
-    std::int64_t rows = packed_rows(spec, workload, r);
-    if (rows == 0) continue;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    std::int64_t packed = packed_rows(spec, rows[r]);
+    if (packed == 0) continue;
     // Through the single-class table first: the same request has the same class in every batch,
     // mapped up.
-    if (!singles.empty()) rows = singles[class_for(singles, rows)];
-    selection.tile_class[r] = class_for(classes, rows);
+    if (!singles.empty()) packed = singles[class_for(singles, packed)];
+    selection.tile_class[r] = class_for(classes, packed);
   }
   return selection;
 }

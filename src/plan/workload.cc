@@ -7,54 +7,16 @@
 #include <limits>
 
 #include "base/json.h"
-#include "spec/tiles.h"
+#include "plan/workload_layout.h"
 
 namespace attnloom {
 namespace {
-
-// A kernel may step one tile past a length before it compares, in 32 bits.
-constexpr std::int64_t kMaxLength =
-    std::numeric_limits<std::int32_t>::max() -
-    std::max(kQueryTiles[std::size(kQueryTiles) - 1], kKvTiles[std::size(kKvTiles) - 1]);
-
-std::string text(std::int64_t value) {
-  return std::to_string(value);
-}
 
 // std::to_string would show 1e-9 as 0.
 std::string number(double value) {
   char text[32];
   std::snprintf(text, sizeof(text), "%g", value);
   return text;
-}
-
-std::string element(const std::string& array, std::int64_t index) {
-  return "workload." + array + "[" + text(index) + "]";
-}
-
-Status invalid(std::string path, std::string cause, std::string remedy) {
-  return make_error(Code::kWorkloadInvalid, std::move(path), std::move(cause), std::move(remedy));
-}
-
-Status check_length(const std::string& array, std::size_t given, std::int64_t wanted) {
-  if (static_cast<std::int64_t>(given) == wanted) return ok_status();
-  return invalid(
-      "workload." + array,
-      "wanted " + text(wanted) + " entries, given " + text(static_cast<std::int64_t>(given)),
-      "the batch size is that of qo_indptr, less one");
-}
-
-Status check_indptr(const std::string& array, std::span<const std::int32_t> indptr) {
-  if (indptr[0] != 0) {
-    return invalid(element(array, 0), "wanted 0, given " + text(indptr[0]), "indptr starts at 0");
-  }
-  for (std::size_t i = 1; i < indptr.size(); ++i) {
-    if (indptr[i] >= indptr[i - 1]) continue;
-    return invalid(element(array, static_cast<std::int64_t>(i)),
-                   "wanted at least " + text(indptr[i - 1]) + ", given " + text(indptr[i]),
-                   "indptr never decreases; check that the array is int32 and contiguous");
-  }
-  return ok_status();
 }
 
 Status check_heads(const Spec& spec, const Workload& workload) {
@@ -66,64 +28,6 @@ Status check_heads(const Spec& spec, const Workload& workload) {
           text(spec.group_size) + ", given q_heads " + text(workload.q_heads) + " and kv_heads " +
           text(workload.kv_heads),
       "give the heads of this device's share of the model");
-}
-
-Status check_pages(const Spec& spec, const Workload& workload) {
-  ATTNLOOM_CHECK(check_length("last_page_len", workload.last_page_len.size(), workload.batch()));
-  const int page_size = spec.layout.page_size;
-  for (int r = 0; r < workload.batch(); ++r) {
-    const bool has_pages = workload.kv_indptr[r + 1] > workload.kv_indptr[r];
-    const int given = workload.last_page_len[r];
-    if (has_pages ? given >= 1 && given <= page_size : given == 0) continue;
-    return invalid(element("last_page_len", r),
-                   has_pages ? "wanted 1 to page_size " + text(page_size) + ", given " + text(given)
-                             : "wanted 0 for a request without pages, given " + text(given),
-                   "last_page_len counts the tokens in the request's last page");
-  }
-  if (workload.pool_pages < 0 || workload.pool_pages > std::numeric_limits<std::int32_t>::max()) {
-    return invalid("workload.pool_pages",
-                   "wanted 0 (not given) to 2147483647, given " + text(workload.pool_pages),
-                   "page indices are int32");
-  }
-  return ok_status();
-}
-
-// Entries behind the last indptr entry belong to nobody and may hold anything.
-Status check_page_indices(const Workload& workload) {
-  if (workload.page_indices.empty()) return ok_status();
-  const std::int64_t used = workload.kv_indptr.back();
-  if (static_cast<std::int64_t>(workload.page_indices.size()) < used) {
-    return invalid("workload.page_indices",
-                   "wanted at least " + text(used) + " entries, given " +
-                       text(static_cast<std::int64_t>(workload.page_indices.size())),
-                   "kv_indptr ends at the number of entries in use");
-  }
-  const std::int64_t limit =
-      workload.pool_pages > 0 ? workload.pool_pages : std::numeric_limits<std::int64_t>::max();
-  for (int r = 0; r < workload.batch(); ++r) {
-    for (std::int32_t i = workload.kv_indptr[r]; i < workload.kv_indptr[r + 1]; ++i) {
-      const std::int32_t page = workload.page_indices[i];
-      if (page >= 0 && page < limit) continue;
-      const std::string wanted =
-          workload.pool_pages > 0 ? "0 to " + text(workload.pool_pages - 1) : "0 or more";
-      return invalid(element("page_indices", i),
-                     "request " + text(r) + ", entry " + text(i - workload.kv_indptr[r]) +
-                         ": wanted a page from " + wanted + ", given " + text(page),
-                     "pad only behind the last entry that kv_indptr names");
-    }
-  }
-  return ok_status();
-}
-
-Status check_no_pages(const Spec& spec, const Workload& workload) {
-  const std::string cause =
-      "not used by layout.kv \"" + std::string(json_name(spec.layout.kv)) + "\"";
-  if (!workload.last_page_len.empty())
-    return invalid("workload.last_page_len", cause, "leave it out");
-  if (!workload.page_indices.empty())
-    return invalid("workload.page_indices", cause, "leave it out");
-  if (workload.pool_pages != 0) return invalid("workload.pool_pages", cause, "leave it out");
-  return ok_status();
 }
 
 Status check_totals(const Spec& spec, const Workload& workload) {
@@ -237,16 +141,12 @@ Status check_workload(const Spec& spec, const Workload& workload) {
                    "an empty batch is [0]");
   }
   ATTNLOOM_CHECK(check_heads(spec, workload));
-  ATTNLOOM_CHECK(
-      check_length("kv_indptr", workload.kv_indptr.size(), std::int64_t{workload.batch()} + 1));
+  ATTNLOOM_CHECK(check_length("kv_indptr", workload.kv_indptr.size(),
+                              std::int64_t{workload.batch()} + 1,
+                              "the batch size is that of qo_indptr, less one"));
   ATTNLOOM_CHECK(check_indptr("qo_indptr", workload.qo_indptr));
   ATTNLOOM_CHECK(check_indptr("kv_indptr", workload.kv_indptr));
-  if (spec.layout.kv == KvLayout::kPaged) {
-    ATTNLOOM_CHECK(check_pages(spec, workload));
-    ATTNLOOM_CHECK(check_page_indices(workload));
-  } else {
-    ATTNLOOM_CHECK(check_no_pages(spec, workload));
-  }
+  ATTNLOOM_CHECK(check_kv_arrays(spec, workload));
   ATTNLOOM_CHECK(check_totals(spec, workload));
   return check_settings(spec, workload);
 }

@@ -22,6 +22,25 @@ Status wrong(std::string field, std::int64_t wanted, std::size_t given) {
       "wanted " + std::to_string(wanted) + " elements, given " + std::to_string(given));
 }
 
+Status check_blocks(const Request& request, const std::string& field) {
+  const Blocks& blocks = *request.blocks;
+  if (blocks.rows < 1 || blocks.columns < 1) {
+    return make_error(Code::kArgumentInvalid, field + ".blocks", "wanted blocks of at least 1 x 1");
+  }
+  const std::int64_t rows = (request.qo_len + blocks.rows - 1) / blocks.rows;
+  if (std::ssize(blocks.indptr) != rows + 1) {
+    return wrong(field + ".blocks.indptr", rows + 1, blocks.indptr.size());
+  }
+  if (blocks.indptr[0] != 0 || !std::is_sorted(blocks.indptr.begin(), blocks.indptr.end())) {
+    return make_error(Code::kArgumentInvalid, field + ".blocks.indptr",
+                      "wanted 0 first and entries that never decrease");
+  }
+  if (std::ssize(blocks.indices) != blocks.indptr.back()) {
+    return wrong(field + ".blocks.indices", blocks.indptr.back(), blocks.indices.size());
+  }
+  return ok_status();
+}
+
 Result<Totals> check(const Problem& p) {
   if (p.q_heads < 1 || p.kv_heads < 1 || p.q_heads % p.kv_heads != 0) {
     return make_error(Code::kArgumentInvalid, "q_heads",
@@ -42,6 +61,7 @@ Result<Totals> check(const Problem& p) {
     if (!request.custom_mask.empty() && std::ssize(request.custom_mask) != pairs) {
       return wrong(field + ".custom_mask", pairs, request.custom_mask.size());
     }
+    if (request.blocks) ATTNLOOM_CHECK(check_blocks(request, field));
     totals.query_tokens += request.qo_len;
     totals.keys += request.kv_len;
   }
@@ -60,7 +80,16 @@ Result<Totals> check(const Problem& p) {
   return totals;
 }
 
+bool lists(const Blocks& blocks, std::int64_t token, std::int64_t key) {
+  const auto row = static_cast<std::size_t>(token / blocks.rows);
+  for (std::int32_t i = blocks.indptr[row]; i < blocks.indptr[row + 1]; ++i) {
+    if (blocks.indices[static_cast<std::size_t>(i)] == key / blocks.columns) return true;
+  }
+  return false;
+}
+
 bool keeps(const Problem& p, const Request& request, std::int64_t token, const LogitPlace& at) {
+  if (request.blocks && !lists(*request.blocks, token, at.kv_pos)) return false;
   if (p.causal && at.kv_pos > at.q_pos) return false;
   if (p.window_left >= 0 && at.kv_pos < at.q_pos - p.window_left) return false;
   if (!request.custom_mask.empty() &&

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "base/status.h"
@@ -43,10 +44,19 @@ struct Hooks {
   std::function<double(double o, double lse, int dim, const OutputPlace&)> output_transform;
 };
 
+// Block-sparse rows: query token i sees key j only where row i / rows lists column j / columns.
+struct Blocks {
+  std::int64_t rows = 0;  // query tokens of a block
+  std::int64_t columns = 0;
+  std::vector<std::int32_t> indptr;   // of the request's own rows: [ceil(qo_len / rows) + 1]
+  std::vector<std::int32_t> indices;  // from indptr[0] = 0 on
+};
+
 struct Request {
   std::int64_t qo_len = 0;                // query tokens
   std::int64_t kv_len = 0;                // keys
   std::vector<std::uint8_t> custom_mask;  // [qo_len][kv_len], 0 hides; empty: no custom mask
+  std::optional<Blocks> blocks;           // nullopt: every key may be seen
 };
 
 struct Problem {

@@ -70,6 +70,7 @@ void add_kernel(TemplateContext& context, const std::string& file, const std::st
 
 TemplateContext variant_context(const Spec& spec, const KernelChoice& choice) {
   const bool paged = spec.layout.kv == KvLayout::kPaged;
+  const bool bsr = spec.layout.kv == KvLayout::kBsr;
   const std::optional<int>& window = spec.variant.mask.window_left;
   const Variant& variant = spec.variant;
   TemplateContext context;
@@ -80,10 +81,14 @@ TemplateContext variant_context(const Spec& spec, const KernelChoice& choice) {
       {"group_size", std::to_string(spec.group_size)},
       {"paged", text_of(paged)},
       {"page_size", std::to_string(paged ? spec.layout.page_size : 1)},
+      {"padded", text_of(spec.layout.kv == KvLayout::kPadded)},
+      {"bsr", text_of(bsr)},
+      {"block_columns", std::to_string(bsr ? spec.layout.block_columns : 1)},
       {"causal", text_of(variant.mask.causal)},
       {"window", text_of(!window || *window >= 0)},
       {"window_runtime", text_of(!window)},
       {"window_left", std::to_string(window.value_or(-1))},
+      {"custom_mask", text_of(variant.mask.custom)},
       {"softmax", text_of(variant.softmax)},
       {"has_logits_transform", text_of(!variant.logits_transform.empty())},
       {"has_logits_mask", text_of(!variant.logits_mask.empty())},

@@ -84,6 +84,7 @@ Status fill_queries(const Spec& spec, const Plan& plan, int q_heads,
   return ok_status();
 }
 
+// Ragged K and V, and those of block-sparse rows.
 Status fill_ragged(const Spec& spec, const Plan& plan, int kv_heads,
                    const AttentionTensors& tensors, loom::AttentionArgs& args) {
   const TensorType type = tensor_type_of(spec.dtype.kv);
@@ -92,8 +93,6 @@ Status fill_ragged(const Spec& spec, const Plan& plan, int kv_heads,
                               Access::kVectorRows, Role::kInput));
   ATTNLOOM_CHECK(check_tensor("v", tensors.v, type, {tokens, {kv_heads}, {spec.head_dim.vo}},
                               Access::kVectorRows, Role::kInput));
-  if (tensors.page_indices.given())
-    return tensor_error("page_indices", "is not used by a ragged layout", "leave it out");
   args.k_token_stride = tensors.k.strides[0];
   args.k_head_stride = tensors.k.strides[1];
   args.v_token_stride = tensors.v.strides[0];
@@ -101,26 +100,77 @@ Status fill_ragged(const Spec& spec, const Plan& plan, int kv_heads,
   return ok_status();
 }
 
-Status fill_paged(const Spec& spec, const Plan& plan, int kv_heads, std::int64_t pool_pages,
+// Pages of a pool, or the requests' slots of a padded cache.
+Status fill_pages(const Spec& spec, Extent pages, Extent tokens, int kv_heads,
                   const AttentionTensors& tensors, loom::AttentionArgs& args) {
   const TensorType type = tensor_type_of(spec.dtype.kv);
-  const Extent pages{pool_pages, true};
-  const Extent page{spec.layout.page_size};
-  ATTNLOOM_CHECK(check_tensor("k", tensors.k, type, {pages, page, {kv_heads}, {spec.head_dim.qk}},
+  ATTNLOOM_CHECK(check_tensor("k", tensors.k, type, {pages, tokens, {kv_heads}, {spec.head_dim.qk}},
                               Access::kVectorRows, Role::kInput));
-  ATTNLOOM_CHECK(check_tensor("v", tensors.v, type,
-                              {{tensors.k.shape[0]}, page, {kv_heads}, {spec.head_dim.vo}},
-                              Access::kVectorRows, Role::kInput));
-  const std::int64_t entries = plan.kv_rows;
-  ATTNLOOM_CHECK(check_tensor("page_indices", tensors.page_indices, TensorType::kI32,
-                              {{entries, true}}, Access::kFlat, Role::kInput));
-  args.page_indices = device_pointer<const int>(tensors.page_indices.data);
+  ATTNLOOM_CHECK(
+      check_tensor("v", tensors.v, type,
+                   {{tensors.k.shape[0]}, {tensors.k.shape[1]}, {kv_heads}, {spec.head_dim.vo}},
+                   Access::kVectorRows, Role::kInput));
   args.k_page_stride = tensors.k.strides[0];
   args.k_token_stride = tensors.k.strides[1];
   args.k_head_stride = tensors.k.strides[2];
   args.v_page_stride = tensors.v.strides[0];
   args.v_token_stride = tensors.v.strides[1];
   args.v_head_stride = tensors.v.strides[2];
+  return ok_status();
+}
+
+// An index array that one layout reads and every other refuses.
+Status fill_indices(const Spec& spec, KvLayout layout, std::string_view name,
+                    const TensorView& tensor, std::int64_t entries, loom::AttentionArgs& args) {
+  if (spec.layout.kv != layout) {
+    if (!tensor.given()) return ok_status();
+    return tensor_error(name,
+                        "is not used by a " + std::string(json_name(spec.layout.kv)) + " layout",
+                        "leave it out");
+  }
+  ATTNLOOM_CHECK(
+      check_tensor(name, tensor, TensorType::kI32, {{entries, true}}, Access::kFlat, Role::kInput));
+  args.page_indices = device_pointer<const int>(tensor.data);
+  return ok_status();
+}
+
+Status fill_keys(const Spec& spec, const Plan& plan, int kv_heads, std::int64_t pool_pages,
+                 const AttentionTensors& tensors, loom::AttentionArgs& args) {
+  switch (spec.layout.kv) {
+    case KvLayout::kRagged:
+    case KvLayout::kBsr:
+      ATTNLOOM_CHECK(fill_ragged(spec, plan, kv_heads, tensors, args));
+      break;
+    case KvLayout::kPadded:
+      ATTNLOOM_CHECK(
+          fill_pages(spec, {plan.kv_slots, true}, {plan.kv_rows, true}, kv_heads, tensors, args));
+      break;
+    case KvLayout::kPaged:
+      ATTNLOOM_CHECK(
+          fill_pages(spec, {pool_pages, true}, {spec.layout.page_size}, kv_heads, tensors, args));
+      break;
+  }
+  args.k = device_pointer<const void>(tensors.k.data);
+  args.v = device_pointer<const void>(tensors.v.data);
+  ATTNLOOM_CHECK(fill_indices(spec, KvLayout::kPaged, "page_indices", tensors.page_indices,
+                              plan.kv_rows, args));
+  return fill_indices(spec, KvLayout::kBsr, "block_indices", tensors.block_indices,
+                      plan.block_entries, args);
+}
+
+Status fill_mask(const Spec& spec, const Plan& plan, const TensorView& mask,
+                 loom::AttentionArgs& args) {
+  constexpr DeviceAddress kWordBytes = 4;  // what the kernels read of it at a time
+  if (!spec.variant.mask.custom) {
+    if (!mask.given()) return ok_status();
+    return tensor_error("custom_mask", "the spec's mask.custom is false", "leave it out");
+  }
+  ATTNLOOM_CHECK(check_flat_tensor("custom_mask", mask, TensorType::kU8, plan.mask_bytes));
+  if (mask.data % kWordBytes != 0) {
+    return tensor_error("custom_mask", "address must be a multiple of 4 bytes, given remainder " +
+                                           std::to_string(mask.data % kWordBytes));
+  }
+  args.custom_mask = device_pointer<const unsigned char>(mask.data);
   return ok_status();
 }
 
@@ -153,11 +203,8 @@ Result<loom::AttentionArgs> attention_args(const Spec& spec, const Plan& plan, i
                  : "remainder " + std::to_string(tensors.workspace % kWorkspaceAlignment)));
   args.workspace = device_pointer<unsigned char>(tensors.workspace);
   ATTNLOOM_CHECK(fill_queries(spec, plan, q_heads, tensors, args));
-  ATTNLOOM_CHECK(spec.layout.kv == KvLayout::kPaged
-                     ? fill_paged(spec, plan, kv_heads, pool_pages, tensors, args)
-                     : fill_ragged(spec, plan, kv_heads, tensors, args));
-  args.k = device_pointer<const void>(tensors.k.data);
-  args.v = device_pointer<const void>(tensors.v.data);
+  ATTNLOOM_CHECK(fill_keys(spec, plan, kv_heads, pool_pages, tensors, args));
+  ATTNLOOM_CHECK(fill_mask(spec, plan, tensors.custom_mask, args));
   ATTNLOOM_CHECK(check_disjoint(tensors));
   ATTNLOOM_CHECK(fill_params(spec, q_heads, tensors.params, args));
   return args;

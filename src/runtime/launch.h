@@ -21,12 +21,14 @@ struct PointerParam {
 
 struct AttentionTensors {
   TensorView q;    // [qo_tokens][q_heads][head_dim.qk]
-  TensorView k;    // ragged [kv_tokens][kv_heads][head_dim.qk]; paged
-                   // [pages][page_size][kv_heads][head_dim.qk]
+  TensorView k;    // ragged and bsr [kv_tokens][kv_heads][head_dim.qk]; padded
+                   // [slots][capacity][..][..]; paged [pages][page_size][..][..]
   TensorView v;    // as k with head_dim.vo. HND caches: pass the same shape with their strides
   TensorView o;    // [qo_tokens][q_heads][head_dim.vo]
   TensorView lse;  // f32 [qo_tokens][q_heads], optional
-  TensorView page_indices;  // i32 [>= plan.kv_rows], paged only
+  TensorView page_indices;   // i32 [>= plan.kv_rows], paged only
+  TensorView block_indices;  // i32 [>= plan.block_entries], bsr only
+  TensorView custom_mask;    // u8 [>= plan.mask_bytes], with mask.custom only
   std::vector<PointerParam> params;
   DeviceAddress workspace = 0;
 };

@@ -20,7 +20,7 @@ namespace {
 constexpr int kHeadDimStep = 16;
 constexpr int kMaxHeadDim = 256;
 constexpr int kMaxGroupSize = 128;   // a token's query heads fit one tile of 128 rows
-constexpr int kMaxPageSize = 65536;  // tokens
+constexpr int kMaxPageSize = 65536;  // tokens; of a block too
 
 // Real targets that NVRTC 13 knows. `suffixes` beside the plain name: a = this chip's own features,
 // f = its family's.
@@ -104,8 +104,10 @@ Status check_range(const std::string& path, int given, int least, int most) {
 }
 
 Status check_layout(const Layout& layout) {
-  ATTNLOOM_CHECK(check_one_of("$.layout.kv", layout.kv, {KvLayout::kRagged, KvLayout::kPaged}));
-  if (layout.block_rows != 0 || layout.block_columns != 0) {
+  if (layout.kv == KvLayout::kBsr) {
+    ATTNLOOM_CHECK(check_range("$.layout.block[0]", layout.block_rows, 1, kMaxPageSize));
+    ATTNLOOM_CHECK(check_range("$.layout.block[1]", layout.block_columns, 1, kMaxPageSize));
+  } else if (layout.block_rows != 0 || layout.block_columns != 0) {
     return unsupported("$.layout.block", "only layout \"bsr\" uses this key", "remove it");
   }
   if (layout.kv == KvLayout::kPaged)
@@ -119,10 +121,6 @@ Status check_unused_fields(const Variant& variant) {
     return unsupported("$.variant." + std::string(key), "no kernel of this version uses this key",
                        "remove it");
   };
-  if (variant.mask.custom) {
-    return unsupported("$.variant.mask.custom", "true is not supported by this version",
-                       "allowed: false");
-  }
   ATTNLOOM_CHECK(check_one_of("$.variant.kv_scale", variant.kv_scale, {KvScale::kNone}));
   if (!variant.sink.empty()) return refuse("sink");
   if (variant.rope) return refuse("rope");

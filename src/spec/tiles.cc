@@ -225,8 +225,9 @@ Result<std::vector<KernelChoice>> joint_set(const Spec& spec, const JointTile& j
 
 int shared_bytes(const Spec& spec, const TileClass& tile, int warps) {
   const int query = tile.q * row_bytes(spec.head_dim.qk);
-  const int ring =
-      tile.stages * tile.kv * (row_bytes(spec.head_dim.qk) + row_bytes(spec.head_dim.vo));
+  const int position_bytes = spec.layout.kv == KvLayout::kBsr ? 4 : 0;  // of each key of a stage
+  const int ring = tile.stages * tile.kv *
+                   (row_bytes(spec.head_dim.qk) + row_bytes(spec.head_dim.vo) + position_bytes);
   // The epilogue: 16 fp32 rows a warp, eight words longer than a row of values so that neighbouring
   // rows lie in different banks, and where warps share rows the maximum and sum of each.
   const int row_words = spec.head_dim.vo + 8 + (warp_layout(tile.q, warps).kv_warps == 1 ? 0 : 2);

@@ -179,6 +179,20 @@ TEST_CASE("index arrays of another width or stride are refused by name") {
   CHECK(update().cause.find("NULL") != std::string::npos);
   workload.kv_indptr = {qo, -1, 1, ALM_I32};
   CHECK(update().cause.find("negative") != std::string::npos);
+  workload.kv_indptr = {qo, 3, 1, ALM_I32};
+  const std::pair<alm_index_array*, const char*> others[] = {
+      {&workload.kv_start, "workload.kv_start"},
+      {&workload.block_indptr, "workload.block_indptr"},
+      {&workload.block_indices, "workload.block_indices"}};
+  for (const auto& [array, path] : others) {
+    *array = {wide, 3, 1, ALM_I64};
+    CHECK(update().path == path);
+    *array = {qo, 3, 1, ALM_I32};  // converted, and not of this layout
+    CHECK(update().path == path);
+    *array = {};
+  }
+  workload.kv_capacity = 5;
+  CHECK(update().path == "workload.kv_capacity");
 }
 
 TEST_CASE("memory on the simulator goes in and out, and bad addresses are errors") {

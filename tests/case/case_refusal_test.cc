@@ -57,7 +57,6 @@ TEST_CASE("Specs that a case cannot feed") {
     CHECK(file.status().code == Code::kSpecUnsupported);
     return file.status().path;
   };
-  CHECK(unsupported("/spec/layout", Json{{"kv", "padded"}}) == "$.spec.layout.kv");
   CHECK(unsupported("/spec/dtype/kv", "e4m3") == "$.spec.dtype.kv");
 }
 

@@ -22,15 +22,20 @@ struct Far {
   std::vector<std::int64_t> shape;  // of K and V
   std::vector<std::int64_t> strides;
   std::vector<std::int32_t> page_indices;
+  std::vector<std::int32_t> block_indices;
+  std::string mask = R"({"causal": true})";  // of the spec
+  std::int64_t mask_word_begin = 0;          // of the one word of a custom mask that has memory
+  std::vector<std::uint8_t> mask_word;
 };
 
-// "" when the output is the mean of the values 1 and 3 of two keys, at far.first_row and the next
-// one.
+// "" when the output of the last query is the mean of the values 1 and 3 of two keys, at
+// far.first_row and the next one.
 std::string run_far(Engine& engine, const Far& far) {
-  const auto kernels = engine.open(R"({"attnloom": 1, "kernel": "attention",
+  const auto kernels =
+      engine.open(R"({"attnloom": 1, "kernel": "attention",
       "dtype": {"q": "f16", "kv": "f16", "o": "f16"}, "head_dim": {"qk": 64, "vo": 64}, "group_size": 1,
-      "tile": {"q": 16, "kv": 64}, "variant": {"name": "plain", "mask": {"causal": true}}, "layout": )" +
-                                   far.layout + "}");
+      "tile": {"q": 16, "kv": 64}, "layout": )" +
+                  far.layout + R"(, "variant": {"name": "plain", "mask": )" + far.mask + "}}");
   INFO(kernels.status().to_string());
   REQUIRE(kernels.ok());
   Backend& backend = **engine.backend();
@@ -44,17 +49,30 @@ std::string run_far(Engine& engine, const Far& far) {
     return view_of(base, TensorType::kF16, far.shape, far.strides);
   };
   AttentionTensors tensors;
-  const std::vector<std::uint16_t> zeros(kDim, 0);
-  tensors.q = view_of(device.put(zeros, "q"), TensorType::kF16, {1, 1, kDim}, {kDim, kDim, 1});
+  const std::int64_t queries = far.workload.qo_indptr.back();
+  const std::vector<std::uint16_t> zeros(static_cast<std::size_t>(queries * kDim), 0);
+  tensors.q =
+      view_of(device.put(zeros, "q"), TensorType::kF16, {queries, 1, kDim}, {kDim, kDim, 1});
   tensors.k = kv_at(0, 0, "k");
   tensors.v = kv_at(1, 3, "v");
-  tensors.o = view_of(device.put(zeros, "o"), TensorType::kF16, {1, 1, kDim}, {kDim, kDim, 1});
+  tensors.o =
+      view_of(device.put(zeros, "o"), TensorType::kF16, {queries, 1, kDim}, {kDim, kDim, 1});
   if (!far.page_indices.empty()) {
     tensors.page_indices = view_of(device.put(far.page_indices, "pages"), TensorType::kI32,
                                    {static_cast<std::int64_t>(far.page_indices.size())}, {1});
   }
+  if (!far.block_indices.empty()) {
+    tensors.block_indices = view_of(device.put(far.block_indices, "blocks"), TensorType::kI32,
+                                    {static_cast<std::int64_t>(far.block_indices.size())}, {1});
+  }
+  if (!far.mask_word.empty()) {
+    const std::int64_t bytes = far.mask_word_begin + std::ssize(far.mask_word);
+    tensors.custom_mask =
+        view_of(device.put(far.mask_word, "mask") - static_cast<DeviceAddress>(far.mask_word_begin),
+                TensorType::kU8, {bytes}, {1});
+  }
   const PlanLimits limits{
-      .max_batch = far.workload.batch(), .max_qo_tokens = 1, .q_heads = 1, .kv_heads = 1};
+      .max_batch = far.workload.batch(), .max_qo_tokens = queries, .q_heads = 1, .kv_heads = 1};
   auto plan = PlanObject::create(*kernels, limits);
   REQUIRE(plan.ok());
   std::vector<std::byte> staging((*plan)->staging_bytes());
@@ -69,16 +87,18 @@ std::string run_far(Engine& engine, const Far& far) {
   REQUIRE(backend.synchronize(nullptr).ok());
   const std::string finding = device.finding();
   if (finding != "") return finding;
-  const auto o = device.get<std::uint16_t>(tensors.o.data, kDim);
+  const auto o = device.get<std::uint16_t>(
+      tensors.o.data + static_cast<DeviceAddress>((queries - 1) * kDim * 2), kDim);
   const std::vector<std::uint16_t> wanted(kDim, reference::to_bits(2.0, DType::kF16));
   return o == wanted ? "" : "o[0] is " + std::to_string(reference::from_bits(o[0], DType::kF16));
 }
 
 // Right as it stands; noticed when `product` of the copies is made in 32 bits.
-void check_far(const Far& far, const std::string& product, const std::string& wrapped) {
+void check_far(const Far& far, const std::string& product, const std::string& wrapped,
+               const std::string& header = "loom/copy.cuh") {
   CHECK(run_far(*make_test_engine(), far) == "");
   const auto mutant = make_edited_engine(
-      0, [&](Source& source) { replace_once(source, "loom/copy.cuh", product, wrapped); });
+      0, [&](Source& source) { replace_once(source, header, product, wrapped); });
   CHECK(run_far(*mutant, far) != "");
 }
 
@@ -202,6 +222,46 @@ TEST_CASE("B49: rows on both sides of 2^31 elements", "[offsets]") {
             "k += static_cast<int>(request.kv_begin * args.k_token_stride);");
   check_far(far, "v += request.kv_begin * args.v_token_stride;",
             "v += static_cast<int>(request.kv_begin * args.v_token_stride);");
+}
+
+TEST_CASE("slots of a padded cache on both sides of 2^31 elements", "[offsets]") {
+  const std::int32_t qo[] = {0, 0, 0, 0, 1};
+  const std::int32_t kv[] = {0, 0, 0, 0, 2};
+  const std::int64_t slot = std::int64_t{1} << 30;
+  Far far{.layout = R"({"kv": "padded"})", .first_row = 3 * slot / kDim, .row_stride = kDim};
+  far.workload = {.q_heads = 1, .kv_heads = 1, .qo_indptr = qo, .kv_indptr = kv};
+  far.shape = {4, 2, 1, kDim};
+  far.strides = {slot, kDim, kDim, 1};
+  for (const std::string stride : {"args.k_page_stride;", "args.v_page_stride;"})
+    check_far(far, "request.batch * " + stride,
+              "request.batch * static_cast<int>(" + stride.substr(0, stride.size() - 1) + ");");
+}
+
+// Only the last row of blocks lists keys, so nothing else has to be there. The bits of the last
+// query begin at 2^33 (the first request's mask) + 16 * 2^30 + 2^30 - 2.
+TEST_CASE("B47: keys and bits of a custom mask far beyond 2^32", "[offsets]") {
+  const std::int32_t qo[] = {0, 16, 33};
+  const std::int32_t kv[] = {0, 1 << 29, (1 << 29) + (1 << 30)};
+  const std::int32_t rows[] = {0, 0, 0, 1};
+  Far far{.layout = R"({"kv": "bsr", "block": [16, 2]})",
+          .first_row = (std::int64_t{1} << 29) + (1 << 30) - 2,
+          .row_stride = kDim};
+  far.workload = {.q_heads = 1, .kv_heads = 1, .qo_indptr = qo, .kv_indptr = kv};
+  far.workload.block_indptr = rows;
+  far.block_indices = {(1 << 29) - 1};
+  far.shape = {kv[2], 1, kDim};
+  far.strides = {kDim, kDim, 1};
+  far.mask = R"({"custom": true})";
+  far.mask_word_begin = (std::int64_t{1} << 30) + (std::int64_t{17} << 27) - 4;
+  far.mask_word = {0, 0, 0, 0xc0};
+  const auto check = [&](const char* product, const char* wrapped) {
+    check_far(far, product, wrapped, "loom/columns.cuh");
+  };
+  check("static_cast<i64>(token) * request.kv_len + position",
+        "static_cast<i64>(token * request.kv_len) + position");
+  check_far(far, "row * args.k_token_stride", "(row * args.k_token_stride << 32 >> 32)");
+  check_far(far, "row * args.v_token_stride", "(row * args.v_token_stride << 32 >> 32)");
+  check("request.mask_begin * 8", "static_cast<int>(request.mask_begin * 8)");
 }
 
 }  // namespace attnloom::testing

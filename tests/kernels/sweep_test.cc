@@ -2,6 +2,7 @@
 // Specs and workloads in combination: a covering array (every pair of values of any two factors)
 // against the float64 reference, on a clean simulator or a GPU. A cell that fails is printed as a
 // case file that `attnloom run` takes.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <random>
 #include <string>
@@ -20,7 +21,18 @@ const std::vector<const char*> kDTypes = {"f16", "bf16"};
 const std::vector<std::pair<int, int>> kHeadDims = {{64, 64},  {128, 128}, {128, 64}, {64, 128},
                                                     {16, 16},  {80, 80},   {96, 96},  {112, 48},
                                                     {32, 240}, {192, 128}, {256, 256}};
-const std::vector<int> kPages = {0, 1, 3, 5, 12, 16, 24, 64, 256};  // 0 is ragged
+const std::vector<const char*> kLayouts = {R"({"kv": "ragged"})",
+                                           R"({"kv": "padded"})",
+                                           R"({"kv": "paged", "page_size": 1})",
+                                           R"({"kv": "paged", "page_size": 5})",
+                                           R"({"kv": "paged", "page_size": 16})",
+                                           R"({"kv": "paged", "page_size": 24})",
+                                           R"({"kv": "paged", "page_size": 256})",
+                                           R"({"kv": "bsr", "block": [1, 1]})",
+                                           R"({"kv": "bsr", "block": [16, 16]})",
+                                           R"({"kv": "bsr", "block": [16, 1]})",
+                                           R"({"kv": "bsr", "block": [5, 3]})",
+                                           R"({"kv": "bsr", "block": [64, 64]})"};
 const std::vector<const char*> kOrders = {"NHD", "HND"};
 const std::vector<int> kGroups = {1, 2, 3, 4, 5, 7, 8, 16};
 const std::vector<const char*> kTiles = {R"("auto")",
@@ -35,9 +47,13 @@ const std::vector<const char*> kTiles = {R"("auto")",
                                          R"({"classes": [16, 128]})",
                                          R"({"classes": [32, 64]})",
                                          R"({"classes": [16, 64, 128]})"};
-const std::vector<const char*> kMasks = {
-    R"({})", R"({"causal": true})", R"({"causal": true, "window_left": 20})",
-    R"({"window_left": 70})", R"({"causal": true, "window_left": "runtime"})"};
+const std::vector<const char*> kMasks = {R"({})",
+                                         R"({"causal": true})",
+                                         R"({"causal": true, "window_left": 20})",
+                                         R"({"window_left": 70})",
+                                         R"({"causal": true, "window_left": "runtime"})",
+                                         R"({"custom": true})",
+                                         R"({"causal": true, "window_left": 40, "custom": true})"};
 const std::vector<const char*> kFunctors = {
     R"({"name": "plain"})",
     R"({"name": "soft_cap", "params": [{"name": "cap", "type": "f32"}],
@@ -61,7 +77,7 @@ const std::vector<std::vector<std::pair<int, int>>> kLengths = {
 
 std::vector<int> levels() {
   const auto count = [](const auto& values) { return static_cast<int>(values.size()); };
-  return {count(kDTypes), count(kHeadDims), count(kPages),    count(kOrders), count(kGroups),
+  return {count(kDTypes), count(kHeadDims), count(kLayouts),  count(kOrders), count(kGroups),
           count(kTiles),  count(kMasks),    count(kFunctors), count(kLengths)};
 }
 
@@ -86,6 +102,39 @@ Json inputs_of(const Json& variant, int q_heads) {
   return inputs;
 }
 
+// Each request's rows list about half of its blocks, in any order; some list none.
+Json random_block_rows(const Json& block, const std::vector<std::pair<int, int>>& lengths) {
+  std::mt19937_64 random(kSeed);
+  std::vector<int> indptr = {0};
+  std::vector<int> indices;
+  for (const auto& [qo, kv] : lengths) {
+    for (int token = 0; token < qo; token += block[0].get<int>()) {
+      std::vector<int> row;
+      for (int column = 0; column * block[1].get<int>() < kv; ++column)
+        if (random() % 2 == 0) row.push_back(column);
+      std::shuffle(row.begin(), row.end(), random);
+      indices.insert(indices.end(), row.begin(), row.end());
+      indptr.push_back(static_cast<int>(indices.size()));
+    }
+  }
+  return {{"block", block}, {"indptr", indptr}, {"indices", indices}};
+}
+
+Json random_masks(const std::vector<std::pair<int, int>>& lengths) {
+  std::mt19937_64 random(kSeed);
+  Json masks = Json::array();
+  for (const auto& [qo, kv] : lengths) {
+    Json mask = Json::array();
+    for (int token = 0; token < qo; ++token) {
+      Json row = Json::array();
+      for (int key = 0; key < kv; ++key) row.push_back(random() % 3 == 0 ? 0 : 1);
+      mask.push_back(row);
+    }
+    masks.push_back(mask);
+  }
+  return masks;
+}
+
 // REQUIRES: row has one index per factor, in the order of levels().
 Json case_of(const std::vector<int>& row) {
   const auto at = [&](int factor) {
@@ -93,9 +142,7 @@ Json case_of(const std::vector<int>& row) {
   };
   const int group = kGroups[at(4)];
   const int kv_heads = group >= 8 ? 1 : 2;
-  const int page = kPages[at(2)];
-  Json layout = {{"kv", page == 0 ? "ragged" : "paged"}};
-  if (page != 0) layout["page_size"] = page;
+  const Json layout = Json::parse(kLayouts[at(2)]);
   const Json variant = variant_of(row[7], row[6]);
   Json qo_len = Json::array();
   Json kv_len = Json::array();
@@ -108,6 +155,9 @@ Json case_of(const std::vector<int>& row) {
                    {"kv_len", kv_len},
                    {"kv_order", kOrders[at(3)]}};
   if (variant["mask"].value("window_left", Json()) == "runtime") workload["window_left"] = 33;
+  if (layout["kv"] == "bsr") workload["bsr"] = random_block_rows(layout["block"], kLengths[at(8)]);
+  if (variant["mask"].contains("custom"))
+    workload["mask"] = {{"custom", random_masks(kLengths[at(8)])}};
   const std::string dtype = kDTypes[at(0)];
   return {{"case", 1},
           {"spec",

@@ -21,10 +21,10 @@ TEST_CASE("offsets and bounds of a small plan, worked by hand") {
   CHECK(layout->max_partial_rows == 64);
   CHECK(layout->cta_begin_offset == 160);  // behind the header
   CHECK(layout->requests_offset == 176);   // 3 ints, rounded up
-  CHECK(layout->merges_offset == 224);     // 3 rows of 16
-  CHECK(layout->counters_offset == 240);   // 2 rows of 8
-  CHECK(layout->items_offset == 256);      // 2 ints, rounded up
-  CHECK(layout->plan_bytes == 640);        // 12 items of 32
+  CHECK(layout->merges_offset == 320);     // 3 rows of 48
+  CHECK(layout->counters_offset == 336);   // 2 rows of 8
+  CHECK(layout->items_offset == 352);      // 2 ints, rounded up
+  CHECK(layout->plan_bytes == 736);        // 12 items of 32
   CHECK(layout->partial_o_offset == 768);  // the next multiple of 256
   CHECK(layout->partial_lse_offset == 768 + 64 * 96 * 4);
   CHECK(layout->workspace_bytes == 768 + 64 * 96 * 4 + 256);

@@ -8,6 +8,7 @@
 
 #include "kernel_templates/loom/plan.cuh"
 #include "plan/plan.h"
+#include "plan/rows.h"
 
 namespace attnloom::test {
 
@@ -19,6 +20,9 @@ struct Batch {
   std::vector<std::int32_t> kv_indptr{0};
   std::vector<std::int32_t> last_page_len;
   std::vector<std::int32_t> page_indices;
+  std::vector<std::int32_t> kv_start;
+  std::vector<std::int32_t> block_indptr;
+  std::vector<std::int32_t> block_indices;
 
   Batch& add(int qo_len, int kv_len) {
     qo_indptr.push_back(qo_indptr.back() + qo_len);
@@ -32,6 +36,16 @@ struct Batch {
     return add(qo_len, pages);
   }
 
+  // `lists`: the columns of each row of blocks.
+  Batch& add_blocks(int qo_len, int kv_len, const std::vector<std::vector<int>>& lists) {
+    if (block_indptr.empty()) block_indptr = {0};
+    for (const std::vector<int>& list : lists) {
+      block_indices.insert(block_indices.end(), list.begin(), list.end());
+      block_indptr.push_back(static_cast<std::int32_t>(block_indices.size()));
+    }
+    return add(qo_len, kv_len);
+  }
+
   Workload view() const {
     Workload workload;
     workload.q_heads = kv_heads * group_size;
@@ -40,6 +54,9 @@ struct Batch {
     workload.kv_indptr = kv_indptr;
     workload.last_page_len = last_page_len;
     workload.page_indices = page_indices;
+    workload.kv_start = kv_start;
+    workload.block_indptr = block_indptr;
+    workload.block_indices = block_indices;
     return workload;
   }
 
@@ -66,6 +83,14 @@ inline Spec paged_spec(int page_size, int group_size = 1) {
   Spec spec = ragged_spec(group_size);
   spec.layout.kv = KvLayout::kPaged;
   spec.layout.page_size = page_size;
+  return spec;
+}
+
+inline Spec bsr_spec(int rows, int columns, int group_size = 1) {
+  Spec spec = ragged_spec(group_size);
+  spec.layout.kv = KvLayout::kBsr;
+  spec.layout.block_rows = rows;
+  spec.layout.block_columns = columns;
   return spec;
 }
 

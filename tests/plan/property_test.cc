@@ -25,12 +25,29 @@ int pick(std::mt19937& random, std::initializer_list<int> values) {
   return values.begin()[random() % values.size()];
 }
 
+std::vector<std::vector<int>> random_lists(std::mt19937& random, const Spec& spec, int qo_len,
+                                           int kv_len) {
+  std::vector<std::vector<int>> lists(
+      static_cast<std::size_t>(block_row_count(spec.layout, qo_len)));
+  for (std::vector<int>& list : lists) {
+    for (int column = 0; column * spec.layout.block_columns < kv_len; ++column)
+      if (random() % 3 == 0) list.push_back(column);
+  }
+  return lists;
+}
+
 Case random_case(std::mt19937& random) {
   Case result;
   const int group_size = pick(random, {1, 2, 4, 7});
   const int page_size = pick(random, {0, 1, 16, 256});
   result.spec =
       page_size == 0 ? test::ragged_spec(group_size) : test::paged_spec(page_size, group_size);
+  const bool sparse = random() % 4 == 0;
+  if (sparse) {
+    result.spec =
+        test::bsr_spec(pick(random, {1, 5, 16, 64}), pick(random, {1, 3, 64}), group_size);
+    result.batch.block_indptr = {0};
+  }
   switch (random() % 3) {
     case 0:
       result.kernels = test::one_kernel(pick(random, {16, 64, 128}), pick(random, {32, 64, 128}));
@@ -49,12 +66,19 @@ Case random_case(std::mt19937& random) {
   for (int r = 0; r < requests; ++r) {
     const int qo_len = prefill ? static_cast<int>(random() % 300) : pick(random, {0, 1, 1, 1, 3});
     const int kv_len = static_cast<int>(random() % pick(random, {1, 40, 600, 40000}));
-    if (page_size == 0)
+    if (sparse)
+      result.batch.add_blocks(qo_len, kv_len, random_lists(random, result.spec, qo_len, kv_len));
+    else if (page_size == 0)
       result.batch.add(qo_len, kv_len);
     else
       result.batch.add_paged(qo_len, kv_len, page_size);
   }
   return result;
+}
+
+// First packed row of an entry of the request table, and behind the last.
+std::pair<int, int> packed_range(const Case& c, const loom::RequestRow& row) {
+  return {row.q_first * c.spec.group_size, row.q_end * c.spec.group_size};
 }
 
 // Algorithm 1 once more, as its text reads: every item made, sorted and given to the CTA found by
@@ -65,9 +89,9 @@ std::vector<std::vector<WorkItem>> naive_queues(const Case& c, const KernelChoic
   const int ctas = c.sm_count * kernel.min_ctas_per_sm;
   long long tokens = 0;
   for (std::size_t r = 0; r < tables.requests.size(); ++r) {
-    const int rows = tables.requests[r].qo_len * c.spec.group_size;
-    for (int q = 0; q < rows; q += kernel.classes[classes[r]].q)
-      tokens += 1LL * tables.requests[r].kv_len * c.batch.kv_heads;
+    const auto [first, rows] = packed_range(c, tables.requests[r]);
+    for (int q = first; q < rows; q += kernel.classes[classes[r]].q)
+      tokens += 1LL * tables.requests[r].walk_len * c.batch.kv_heads;
   }
   const long long share = (tokens + ctas - 1) / ctas;
   std::vector<std::pair<double, WorkItem>> items;
@@ -75,10 +99,11 @@ std::vector<std::vector<WorkItem>> naive_queues(const Case& c, const KernelChoic
   int merge = 0;
   for (std::size_t r = 0; r < tables.requests.size(); ++r) {
     const TileClass tile = kernel.classes[classes[r]];
-    const int kv_len = tables.requests[r].kv_len;
+    const int kv_len = tables.requests[r].walk_len;
+    const auto [first, rows] = packed_range(c, tables.requests[r]);
     long long chunk = tile.kv;
     while (chunk < share) chunk += tile.kv;
-    for (int q = 0; q < tables.requests[r].qo_len * c.spec.group_size; q += tile.q) {
+    for (int q = first; q < rows; q += tile.q) {
       for (int head = 0; head < c.batch.kv_heads; ++head) {
         const bool split = kv_len > chunk;
         for (long long begin = 0; begin == 0 || begin < kv_len; begin += chunk) {
@@ -130,7 +155,8 @@ void check_coverage(const Case& c, const KernelChoice& kernel, const Tables& tab
   std::vector<char> partial_rows;
   std::size_t wanted_tiles = 0;
   for (std::size_t r = 0; r < tables.requests.size(); ++r) {
-    const int rows = tables.requests[r].qo_len * c.spec.group_size;
+    const auto [first, end] = packed_range(c, tables.requests[r]);
+    const int rows = end - first;
     const int tile_rows = kernel.classes[classes_of(tables)[r]].q;
     wanted_tiles += static_cast<std::size_t>((rows + tile_rows - 1) / tile_rows * c.batch.kv_heads);
   }
@@ -138,14 +164,16 @@ void check_coverage(const Case& c, const KernelChoice& kernel, const Tables& tab
   for (const auto& [tile, chunks] : tiles) {
     const TileClass shape = kernel.classes[chunks.begin()->second.tile_class];
     const loom::RequestRow request = tables.requests[std::get<0>(tile)];
-    REQUIRE(std::get<1>(tile) % shape.q == 0);
-    REQUIRE(std::get<1>(tile) < request.qo_len * c.spec.group_size);
+    const auto [first, end_row] = packed_range(c, request);
+    REQUIRE((std::get<1>(tile) - first) % shape.q == 0);
+    REQUIRE(std::get<1>(tile) >= first);
+    REQUIRE(std::get<1>(tile) < end_row);
     int next = 0;
     int index = 0;
     for (const auto& [begin, item] : chunks) {
       REQUIRE(begin == next);
       REQUIRE(begin % shape.kv == 0);
-      REQUIRE((item.kv_end > begin || request.kv_len == 0));
+      REQUIRE((item.kv_end > begin || request.walk_len == 0));
       next = item.kv_end;
       if (chunks.size() == 1) {
         REQUIRE((item.partial_row == -1 && item.merge == -1));
@@ -161,7 +189,7 @@ void check_coverage(const Case& c, const KernelChoice& kernel, const Tables& tab
         REQUIRE(partial_rows[row]++ == 0);
       merged[item.merge] = 1;
     }
-    REQUIRE(next == request.kv_len);
+    REQUIRE(next == request.walk_len);
   }
   REQUIRE(std::count(merged.begin(), merged.end(), 1) == std::ssize(merged));
 }
@@ -171,6 +199,7 @@ void check_bounds(const Case& c, const Plan& plan, const Tables& tables) {
   const Result<PlanLayout> layout = plan_layout(c.spec, c.kernels, c.batch.limits(c.sm_count));
   REQUIRE(layout.ok());
   REQUIRE(std::ssize(tables.items) <= layout->max_items);
+  REQUIRE(std::ssize(tables.requests) <= layout->max_rows);
   REQUIRE(std::ssize(tables.merges) <= plan.grid);
   REQUIRE(plan.grid <= layout->max_ctas);
   REQUIRE(plan.block.size() <= layout->plan_bytes);

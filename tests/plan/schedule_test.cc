@@ -150,7 +150,7 @@ TEST_CASE("the header holds what the kernel reads") {
   REQUIRE(plan.ok());
   const loom::PlanHeader header = read_plan(plan.value()).header;
   CHECK(header.magic == 0x4d4f4f4cu);
-  CHECK(header.version == 1);
+  CHECK(header.version == 2);
   CHECK(header.generation == 42);
   CHECK(header.scale == 0.125f);  // 1 / sqrt(64)
   CHECK(header.window_left == 7);

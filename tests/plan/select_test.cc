@@ -12,7 +12,8 @@ Selection select(const std::vector<KernelChoice>& kernels, int group_size,
                  const std::vector<int>& qo_lens) {
   test::Batch batch;
   for (const int qo_len : qo_lens) batch.add(qo_len, 100);
-  return select_kernel(test::ragged_spec(group_size), kernels, batch.view());
+  const Spec spec = test::ragged_spec(group_size);
+  return select_kernel(spec, kernels, make_row_table(spec, batch.view()).rows);
 }
 
 TEST_CASE("requests of one class get that class's kernel") {

@@ -74,5 +74,39 @@ TEST_CASE("B59: block sparse as a mask") {
   check_near(solve(p).lse, {4.1588831, 4.1588831});
 }
 
+TEST_CASE("B59: block sparse by its lists") {
+  Problem p = zero_logits({{130, 512}});
+  for (int j = 0; j < 512; ++j) p.v[j] = j < 64 ? 1.0 : 0.0;
+  p.requests[0].blocks = Blocks{128, 64, {0, 1, 2}, {0, 7}};  // the last two queries see 448 to 511
+  const Output out = solve(p);
+  for (int i = 0; i < 130; ++i) {
+    CHECK(out.o[i] == Approx(i < 128 ? 1.0 : 0.0));
+    CHECK(out.lse[i] == Approx(4.1588831));
+  }
+}
+
+TEST_CASE("blocks and the other masks both hide; a row without blocks sees nothing") {
+  Problem p = zero_logits({{3, 5}});
+  for (int j = 0; j < 5; ++j) p.v[j] = j;
+  p.causal = true;
+  p.requests[0].blocks = Blocks{2, 2, {0, 2, 2}, {2, 0}};  // keys 4 and 0, 1
+  check_near(solve(p).o, {0.5, 0.5, 0.0});                 // the second query is at position 3
+  p.requests[0].custom_mask = {0, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1};
+  check_near(solve(p).o, {1.0, 0.0, 0.0});
+}
+
+TEST_CASE("lists of another shape are refused") {
+  Problem p = zero_logits({{3, 5}});
+  const auto path_of = [&](const Blocks& blocks) {
+    p.requests[0].blocks = blocks;
+    return attention(p).status().path;
+  };
+  CHECK(path_of({2, 2, {0, 1, 1}, {2}}) == "");
+  CHECK(path_of({0, 2, {0, 1, 1}, {2}}) == "requests[0].blocks");
+  CHECK(path_of({2, 2, {0, 1}, {2}}) == "requests[0].blocks.indptr");
+  CHECK(path_of({2, 2, {0, 2, 1}, {2}}) == "requests[0].blocks.indptr");
+  CHECK(path_of({2, 2, {0, 1, 2}, {2}}) == "requests[0].blocks.indices");
+}
+
 }  // namespace
 }  // namespace attnloom::reference

@@ -38,6 +38,19 @@ TEST_CASE("what this version runs") {
       }
     }
   }
+  for (const KvLayout layout : {KvLayout::kRagged, KvLayout::kPadded}) {
+    Spec spec = plain_spec();
+    spec.layout = {layout};
+    spec.variant.mask.custom = true;
+    accept(spec);
+  }
+  for (const int rows : {1, 5, 16, 65536}) {
+    for (const int columns : {1, 3, 128, 65536}) {
+      Spec spec = plain_spec();
+      spec.layout = {KvLayout::kBsr, 0, rows, columns};
+      accept(spec);
+    }
+  }
   for (const int page_size : {1, 3, 16, 24, 65536}) {
     Spec spec = plain_spec();
     spec.layout = {KvLayout::kPaged, page_size};
@@ -97,8 +110,6 @@ TEST_CASE("a field that no kernel uses is refused: B59") {
     set(spec.variant);
     refuse(spec, path, part);
   };
-  refuse_variant([](Variant& v) { v.mask.custom = true; }, "$.variant.mask.custom",
-                 "allowed: false");
   refuse_variant([](Variant& v) { v.kv_scale = KvScale::kHead; }, "$.variant.kv_scale",
                  "allowed: \"none\"");
   refuse_variant([](Variant& v) { v.compose = {"alibi"}; }, "$.variant.compose",
@@ -131,17 +142,14 @@ TEST_CASE("kernels, dtypes and layouts of later versions") {
   spec = plain_spec();
   spec.dtype.o = DType::kF16;
   refuse(spec, "$.dtype.o", "allowed: \"bf16\"");
-  for (const KvLayout layout : {KvLayout::kPadded, KvLayout::kBsr}) {
-    spec = plain_spec();
-    spec.layout = {layout, 0, 128, 64};
-    refuse(spec, "$.layout.kv", "allowed: \"ragged\", \"paged\"");
-  }
   spec = plain_spec();
   spec.layout.page_size = 16;
   refuse(spec, "$.layout.page_size", "only layout \"paged\"");
   spec = plain_spec();
   spec.layout.block_rows = 16;
   refuse(spec, "$.layout.block", "only layout \"bsr\"");
+  spec.layout = {KvLayout::kBsr, 16, 16, 1};
+  refuse(spec, "$.layout.page_size", "only layout \"paged\"");
 }
 
 Spec parsed(const Json& json) {
@@ -220,6 +228,10 @@ TEST_CASE("ranges") {
     Spec spec = plain_spec();
     spec.layout = {KvLayout::kPaged, page_size};
     refuse(spec, "$.layout.page_size", "allowed: 1 to 65536");
+    spec.layout = {KvLayout::kBsr, 0, page_size, 16};
+    refuse(spec, "$.layout.block[0]", "allowed: 1 to 65536");
+    spec.layout = {KvLayout::kBsr, 0, 16, page_size};
+    refuse(spec, "$.layout.block[1]", "allowed: 1 to 65536");
   }
   for (const int group : {0, 129}) {
     Spec spec = plain_spec();

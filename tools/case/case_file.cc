@@ -29,11 +29,6 @@ Status check_spec_of_case(const Spec& spec) {
         "$.spec.kernel",
         "a case runs \"attention\", given \"" + std::string(json_name(spec.kernel)) + "\"", "");
   }
-  if (spec.layout.kv != KvLayout::kRagged && spec.layout.kv != KvLayout::kPaged) {
-    return unsupported("$.spec.layout.kv",
-                       "wanted ragged or paged, given " + std::string(json_name(spec.layout.kv)),
-                       "");
-  }
   if (bytes_of(spec.dtype.kv) != 2) {
     return unsupported("$.spec.dtype.kv",
                        "wanted f16 or bf16, given " + std::string(json_name(spec.dtype.kv)), "");
@@ -113,10 +108,25 @@ Workload CaseFile::workload() const {
   view.last_page_len = last_page_len;
   view.page_indices = page_indices;
   view.pool_pages = pool_pages;
+  view.kv_start = kv_start;
+  view.kv_capacity = kv_capacity;
+  view.block_indptr = block_indptr;
+  view.block_indices = block_indices;
   view.scale = scale;
   view.window_left = window_left;
   view.scalars = scalars;
   return view;
+}
+
+std::vector<std::byte> CaseFile::packed_masks() const {
+  std::vector<std::byte> packed;
+  for (const std::vector<std::uint8_t>& mask : custom_masks) {
+    const std::size_t begin = packed.size();
+    packed.resize(begin + (mask.size() + 7) / 8);
+    for (std::size_t i = 0; i < mask.size(); ++i)
+      packed[begin + i / 8] |= std::byte{mask[i]} << (i % 8);
+  }
+  return packed;
 }
 
 Result<CaseFile> parse_case(std::string_view json, const std::string& directory,

@@ -29,7 +29,8 @@ struct CaseTensor {
   std::vector<double> values;       // what the bits mean
 };
 
-// K or V as the kernel finds it: ragged [tokens][heads][dim], paged [pages][page_size][heads][dim].
+// K or V as the kernel finds it: ragged and bsr [tokens][heads][dim], paged
+// [pages][page_size][heads][dim], padded [requests][capacity][heads][dim].
 // The order of memory (NHD or HND) is in the strides. Slots that no request owns are NaN.
 struct CacheImage {
   std::vector<std::byte> bytes;
@@ -61,10 +62,14 @@ struct CaseFile {
   std::vector<std::int32_t> qo_len;  // a request
   std::vector<std::int32_t> kv_len;
   std::vector<std::int32_t> qo_indptr;
-  std::vector<std::int32_t> kv_indptr;      // ragged: tokens; paged: entries of page_indices
+  std::vector<std::int32_t> kv_indptr;      // paged: entries of page_indices; else tokens
   std::vector<std::int32_t> last_page_len;  // paged only
   std::vector<std::int32_t> page_indices;   // paged only
   std::int64_t pool_pages = 0;              // paged only
+  std::vector<std::int32_t> kv_start;       // padded only: first token of a request in its slot
+  std::int64_t kv_capacity = 0;             // padded only: tokens of a slot
+  std::vector<std::int32_t> block_indptr;   // bsr only
+  std::vector<std::int32_t> block_indices;  // bsr only
   std::optional<float> scale;               // nullopt: 1/sqrt(head_dim.qk)
   std::optional<int> window_left;           // where the spec says "runtime"
   bool heads_first = false;                 // kv_order HND
@@ -78,6 +83,9 @@ struct CaseFile {
   int batch() const { return static_cast<int>(qo_len.size()); }
   std::int64_t qo_tokens() const { return qo_indptr.back(); }
   Workload workload() const;  // valid as long as this object
+  // The custom masks as a kernel reads them: lowest bit of a byte first, each request from a byte
+  // of its own.
+  std::vector<std::byte> packed_masks() const;
 };
 
 struct CaseOptions {

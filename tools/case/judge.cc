@@ -53,14 +53,35 @@ Result<reference::Twin> twin_of(const CaseFile& file) {
 
 }  // namespace
 
+namespace {
+
+// The part of the case's lists that belongs to the request whose first row of blocks is `row`.
+reference::Blocks blocks_of(const CaseFile& file, std::size_t request, std::size_t row) {
+  reference::Blocks blocks{file.spec.layout.block_rows, file.spec.layout.block_columns, {}, {}};
+  const std::size_t rows =
+      static_cast<std::size_t>((file.qo_len[request] + blocks.rows - 1) / blocks.rows);
+  const std::int32_t begin = file.block_indptr[row];
+  for (std::size_t i = 0; i <= rows; ++i)
+    blocks.indptr.push_back(file.block_indptr[row + i] - begin);
+  blocks.indices.assign(file.block_indices.begin() + begin,
+                        file.block_indices.begin() + file.block_indptr[row + rows]);
+  return blocks;
+}
+
+}  // namespace
+
 reference::Problem case_problem(const CaseFile& file) {
   reference::Problem problem{.q_heads = file.q_heads,
                              .kv_heads = file.kv_heads,
                              .dim_qk = file.spec.head_dim.qk,
                              .dim_vo = file.spec.head_dim.vo};
+  std::size_t block_row = 0;
   for (std::size_t r = 0; r < file.qo_len.size(); ++r) {
     problem.requests.push_back({file.qo_len[r], file.kv_len[r], {}});
     if (!file.custom_masks.empty()) problem.requests.back().custom_mask = file.custom_masks[r];
+    if (file.spec.layout.kv != KvLayout::kBsr) continue;
+    problem.requests.back().blocks = blocks_of(file, r, block_row);
+    block_row += problem.requests.back().blocks->indptr.size() - 1;
   }
   problem.q = file.q.values;
   problem.k = file.k.values;

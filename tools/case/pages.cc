@@ -9,6 +9,7 @@
 
 #include "reference/generators.h"
 #include "reference/number_format.h"
+#include "tools/case/sparse_section.h"
 #include "tools/case/tensor_source.h"
 
 namespace attnloom {
@@ -118,14 +119,31 @@ Status read_given_pages(const JsonNode& pages, CaseFile& file) {
   return check_indices(indices, file);
 }
 
-// The slot of every KV token, numbered page by page.
+// A padded cache is scattered as pages, one a request.
+struct PageShape {
+  std::int64_t pages = 1;
+  std::int64_t tokens = 1;
+  bool given = true;  // false: one run of tokens
+};
+
+PageShape page_shape(const CaseFile& file) {
+  if (file.spec.layout.kv == KvLayout::kPaged) return {file.pool_pages, file.spec.layout.page_size};
+  if (file.spec.layout.kv == KvLayout::kPadded) return {file.batch(), file.kv_capacity};
+  return {.given = false};
+}
+
+// The place of every KV token, numbered page by page.
 std::vector<std::int64_t> slots_of_tokens(const CaseFile& file) {
   std::vector<std::int64_t> slots;
-  const bool paged = file.spec.layout.kv == KvLayout::kPaged;
-  const std::int64_t page_size = paged ? file.spec.layout.page_size : 1;
+  const KvLayout layout = file.spec.layout.kv;
+  const std::int64_t page_size = page_shape(file).tokens;
   for (std::size_t r = 0; r < file.kv_len.size(); ++r) {
     for (std::int64_t token = 0; token < file.kv_len[r]; ++token) {
-      if (!paged) {
+      if (layout == KvLayout::kPadded) {
+        slots.push_back(static_cast<std::int64_t>(r) * page_size + file.kv_start[r] + token);
+        continue;
+      }
+      if (layout != KvLayout::kPaged) {
         slots.push_back(std::ssize(slots));
         continue;
       }
@@ -152,14 +170,14 @@ CacheImage empty_image(const CaseFile& file, const CaseTensor& tensor) {
   CacheImage image;
   const std::int64_t heads = tensor.shape[1];
   const std::int64_t dim = tensor.shape[2];
-  const bool paged = file.spec.layout.kv == KvLayout::kPaged;
-  const std::int64_t pages = paged ? file.pool_pages : 1;
-  const std::int64_t tokens = paged ? file.spec.layout.page_size : tensor.shape[0];  // of a page
+  const PageShape page = page_shape(file);
+  const std::int64_t pages = page.pages;
+  const std::int64_t tokens = page.given ? page.tokens : tensor.shape[0];  // of a page
   const std::int64_t token_stride = file.heads_first ? dim : heads * dim;
   const std::int64_t head_stride = file.heads_first ? tokens * dim : dim;
   const std::int64_t shape[] = {pages, tokens, heads, dim};
   const std::int64_t strides[] = {tokens * heads * dim, token_stride, head_stride, 1};
-  image.rank = paged ? 4 : 3;
+  image.rank = page.given ? 4 : 3;
   std::copy_n(shape + (4 - image.rank), image.rank, image.shape);
   std::copy_n(strides + (4 - image.rank), image.rank, image.strides);
   const std::uint16_t nan =
@@ -198,16 +216,33 @@ CacheImage scatter(const CaseFile& file, const CaseTensor& tensor,
 
 }  // namespace
 
-Status read_pages(const JsonNode& workload, const CaseOptions& options, CaseFile& file) {
-  const bool given = workload.has("pages");
-  if (file.spec.layout.kv == KvLayout::kPaged) {
-    if (!given) return deal_pages(workload, options.page_seed, file);
-    ATTNLOOM_TRY(const JsonNode pages, workload.member("pages"));
-    return read_given_pages(pages, file);
+Status read_layout(const JsonNode& workload, const CaseOptions& options, CaseFile& file) {
+  struct Section {
+    std::string_view key;
+    KvLayout layout;
+  };
+  constexpr Section kSections[] = {
+      {"pages", KvLayout::kPaged}, {"padded", KvLayout::kPadded}, {"bsr", KvLayout::kBsr}};
+  for (const Section& section : kSections) {
+    if (file.spec.layout.kv == section.layout || !workload.has(section.key)) continue;
+    ATTNLOOM_TRY(const JsonNode other, workload.member(section.key));
+    return other.refuse(
+        "the spec's layout.kv is not \"" + std::string(json_name(section.layout)) + "\"",
+        "remove it");
   }
-  if (!given) return ok_status();
+  switch (file.spec.layout.kv) {
+    case KvLayout::kRagged:
+      return ok_status();
+    case KvLayout::kPadded:
+      return read_padded(workload, options.page_seed, file);
+    case KvLayout::kBsr:
+      return read_block_rows(workload, file);
+    case KvLayout::kPaged:
+      break;
+  }
+  if (!workload.has("pages")) return deal_pages(workload, options.page_seed, file);
   ATTNLOOM_TRY(const JsonNode pages, workload.member("pages"));
-  return pages.refuse("the spec's layout.kv is not \"paged\"", "remove it");
+  return read_given_pages(pages, file);
 }
 
 Status fill_cache(CaseFile& file) {

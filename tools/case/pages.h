@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the keys of a case lie in its cache. Pure; thread-safe.
+// Where the keys of a case lie in its cache: pages, slots and lists of blocks. Pure; thread-safe.
 #pragma once
 
 #include "base/status.h"
@@ -9,8 +9,9 @@
 namespace attnloom {
 
 // Reads workload.pages, or deals the pages out, and replaces file.kv_indptr by that of the pages.
-// Does nothing for a ragged cache. REQUIRES: lengths are read.
-Status read_pages(const JsonNode& workload, const CaseOptions& options, CaseFile& file);
+// Reads workload.padded, or sets the requests off by seed; reads workload.bsr. REQUIRES: lengths
+// are read.
+Status read_layout(const JsonNode& workload, const CaseOptions& options, CaseFile& file);
 
 // Makes file.k_image and file.v_image of file.k and file.v. A slot that several tokens name holds
 // the first one's row, and the others' rows of file.k and file.v become that row. WORKLOAD_INVALID

@@ -18,7 +18,7 @@ constexpr std::string_view kKeys[] = {"heads",    "qo_len",  "kv_len", "scale", 
 constexpr std::string_view kHeadKeys[] = {"q", "kv"};
 constexpr std::string_view kMaskKeys[] = {"custom"};
 // Keys of the format that no layout or dtype of this version uses.
-constexpr std::string_view kUnusedKeys[] = {"padded", "bsr", "levels", "k_scale", "v_scale"};
+constexpr std::string_view kUnusedKeys[] = {"levels", "k_scale", "v_scale"};
 
 Status read_heads(const JsonNode& workload, CaseFile& file) {
   ATTNLOOM_TRY(const JsonNode heads, workload.member("heads"));
@@ -145,7 +145,7 @@ Status read_workload(const JsonNode& node, const CaseOptions& options, CaseFile&
   ATTNLOOM_CHECK(read_lengths(node, file));
   ATTNLOOM_CHECK(read_scalars(node, file));
   ATTNLOOM_CHECK(read_mask(node, file));
-  return read_pages(node, options, file);
+  return read_layout(node, options, file);
 }
 
 }  // namespace attnloom

@@ -67,6 +67,18 @@ Status place_inputs(DeviceBuffers& buffers, const CaseFile& file, AttentionTenso
                  buffers.input(std::as_bytes(std::span(file.page_indices)), "page_indices"));
     tensors.page_indices = dense_tensor(TensorType::kI32, shape, pages);
   }
+  if (file.spec.layout.kv == KvLayout::kBsr) {
+    const std::int64_t shape[] = {static_cast<std::int64_t>(file.block_indices.size())};
+    ATTNLOOM_TRY(const DeviceAddress blocks,
+                 buffers.input(std::as_bytes(std::span(file.block_indices)), "block_indices"));
+    tensors.block_indices = dense_tensor(TensorType::kI32, shape, blocks);
+  }
+  if (file.spec.variant.mask.custom) {
+    const std::vector<std::byte> packed = file.packed_masks();
+    const std::int64_t shape[] = {static_cast<std::int64_t>(packed.size())};
+    ATTNLOOM_TRY(const DeviceAddress mask, buffers.input(packed, "custom_mask"));
+    tensors.custom_mask = dense_tensor(TensorType::kU8, shape, mask);
+  }
   for (const CasePointerParam& param : file.pointers) {
     ATTNLOOM_TRY(const DeviceAddress data, buffers.input(param.bytes, param.name));
     tensors.params.push_back({param.name, dense_tensor(pointee_of(param.type), param.shape, data)});

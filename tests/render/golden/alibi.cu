@@ -12,10 +12,14 @@ struct Config {
   static constexpr int kGroupSize = 7;
   static constexpr bool kPaged = true;
   static constexpr int kPageSize = 1;
+  static constexpr bool kPadded = false;
+  static constexpr bool kBsr = false;
+  static constexpr int kBlockColumns = 1;
   static constexpr bool kCausal = false;
   static constexpr bool kWindow = true;
   static constexpr bool kWindowRuntime = false;
   static constexpr int kWindowLeft = 1234567;
+  static constexpr bool kCustomMask = false;
   static constexpr bool kSoftmax = false;
   static constexpr bool kHasLogitsTransform = true;
   static constexpr bool kHasLogitsMask = true;

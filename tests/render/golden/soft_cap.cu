@@ -12,10 +12,14 @@ struct Config {
   static constexpr int kGroupSize = 4;
   static constexpr bool kPaged = true;
   static constexpr int kPageSize = 16;
+  static constexpr bool kPadded = false;
+  static constexpr bool kBsr = false;
+  static constexpr int kBlockColumns = 1;
   static constexpr bool kCausal = true;
   static constexpr bool kWindow = true;
   static constexpr bool kWindowRuntime = true;
   static constexpr int kWindowLeft = -1;
+  static constexpr bool kCustomMask = false;
   static constexpr bool kSoftmax = true;
   static constexpr bool kHasLogitsTransform = true;
   static constexpr bool kHasLogitsMask = false;

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/workload_layout.h"
+
+#include <utility>
+#include <vector>
+
+namespace attnloom {
+
+std::string text(std::int64_t value) {
+  return std::to_string(value);
+}
+
+std::string element(const std::string& array, std::int64_t index) {
+  return "workload." + array + "[" + text(index) + "]";
+}
+
+Status invalid(std::string path, std::string cause, std::string remedy) {
+  return make_error(Code::kWorkloadInvalid, std::move(path), std::move(cause), std::move(remedy));
+}
+
+Status check_length(const std::string& array, std::size_t given, std::int64_t wanted,
+                    const std::string& remedy) {
+  if (static_cast<std::int64_t>(given) == wanted) return ok_status();
+  return invalid(
+      "workload." + array,
+      "wanted " + text(wanted) + " entries, given " + text(static_cast<std::int64_t>(given)),
+      remedy);
+}
+
+Status check_indptr(const std::string& array, std::span<const std::int32_t> indptr) {
+  if (indptr[0] != 0) {
+    return invalid(element(array, 0), "wanted 0, given " + text(indptr[0]), "indptr starts at 0");
+  }
+  for (std::size_t i = 1; i < indptr.size(); ++i) {
+    if (indptr[i] >= indptr[i - 1]) continue;
+    return invalid(element(array, static_cast<std::int64_t>(i)),
+                   "wanted at least " + text(indptr[i - 1]) + ", given " + text(indptr[i]),
+                   "indptr never decreases; check that the array is int32 and contiguous");
+  }
+  return ok_status();
+}
+
+namespace {
+
+constexpr const char* kBatchRemedy = "the batch size is that of qo_indptr, less one";
+
+Status check_pages(const Spec& spec, const Workload& workload) {
+  ATTNLOOM_CHECK(
+      check_length("last_page_len", workload.last_page_len.size(), workload.batch(), kBatchRemedy));
+  const int page_size = spec.layout.page_size;
+  for (int r = 0; r < workload.batch(); ++r) {
+    const bool has_pages = workload.kv_indptr[r + 1] > workload.kv_indptr[r];
+    const int given = workload.last_page_len[r];
+    if (has_pages ? given >= 1 && given <= page_size : given == 0) continue;
+    return invalid(element("last_page_len", r),
+                   has_pages ? "wanted 1 to page_size " + text(page_size) + ", given " + text(given)
+                             : "wanted 0 for a request without pages, given " + text(given),
+                   "last_page_len counts the tokens in the request's last page");
+  }
+  if (workload.pool_pages < 0 || workload.pool_pages > std::numeric_limits<std::int32_t>::max()) {
+    return invalid("workload.pool_pages",
+                   "wanted 0 (not given) to 2147483647, given " + text(workload.pool_pages),
+                   "page indices are int32");
+  }
+  return ok_status();
+}
+
+// Entries behind the last indptr entry belong to nobody and may hold anything.
+Status check_page_indices(const Workload& workload) {
+  if (workload.page_indices.empty()) return ok_status();
+  const std::int64_t used = workload.kv_indptr.back();
+  if (static_cast<std::int64_t>(workload.page_indices.size()) < used) {
+    return invalid("workload.page_indices",
+                   "wanted at least " + text(used) + " entries, given " +
+                       text(static_cast<std::int64_t>(workload.page_indices.size())),
+                   "kv_indptr ends at the number of entries in use");
+  }
+  const std::int64_t limit =
+      workload.pool_pages > 0 ? workload.pool_pages : std::numeric_limits<std::int64_t>::max();
+  for (int r = 0; r < workload.batch(); ++r) {
+    for (std::int32_t i = workload.kv_indptr[r]; i < workload.kv_indptr[r + 1]; ++i) {
+      const std::int32_t page = workload.page_indices[i];
+      if (page >= 0 && page < limit) continue;
+      const std::string wanted =
+          workload.pool_pages > 0 ? "0 to " + text(workload.pool_pages - 1) : "0 or more";
+      return invalid(element("page_indices", i),
+                     "request " + text(r) + ", entry " + text(i - workload.kv_indptr[r]) +
+                         ": wanted a page from " + wanted + ", given " + text(page),
+                     "pad only behind the last entry that kv_indptr names");
+    }
+  }
+  return ok_status();
+}
+
+// The largest start + length, and where it is: what a slot must hold.
+Status check_padded(const Workload& workload) {
+  const bool starts = !workload.kv_start.empty();
+  if (starts) {
+    ATTNLOOM_CHECK(
+        check_length("kv_start", workload.kv_start.size(), workload.batch(), kBatchRemedy));
+  }
+  if (workload.kv_capacity < 0 || workload.kv_capacity > kMaxLength) {
+    return invalid(
+        "workload.kv_capacity",
+        "wanted 0 (not given) to " + text(kMaxLength) + ", given " + text(workload.kv_capacity),
+        "it counts the tokens of a request's slot");
+  }
+  const std::int64_t capacity = workload.kv_capacity == 0 ? kMaxLength : workload.kv_capacity;
+  for (int r = 0; r < workload.batch(); ++r) {
+    const std::int64_t start = starts ? workload.kv_start[r] : 0;
+    if (start < 0) {
+      return invalid(element("kv_start", r), "wanted 0 or more, given " + text(start),
+                     "it counts the unused tokens at the head of the slot");
+    }
+    const std::int64_t tokens = std::int64_t{workload.kv_indptr[r + 1]} - workload.kv_indptr[r];
+    if (start + tokens <= capacity) continue;
+    return invalid(starts ? element("kv_start", r) : element("kv_indptr", r + 1),
+                   "request " + text(r) + ": wanted start + length up to the capacity " +
+                       text(capacity) + ", given " + text(start) + " + " + text(tokens),
+                   "give the request a larger slot");
+  }
+  return ok_status();
+}
+
+// The rows of blocks of one request: how many columns they list, and with a mirror which ones.
+class BlockRowCheck {
+ public:
+  BlockRowCheck(const Spec& spec, const Workload& workload) : spec_(spec), workload_(workload) {}
+
+  Status run() {
+    const Layout& layout = spec_.layout;
+    std::int64_t rows = 0;
+    for (int r = 0; r < workload_.batch(); ++r)
+      rows += block_row_count(layout, workload_.qo_indptr[r + 1] - workload_.qo_indptr[r]);
+    ATTNLOOM_CHECK(check_length("block_indptr", workload_.block_indptr.size(), rows + 1,
+                                "one entry for each " + text(layout.block_rows) +
+                                    " query tokens of a request, and one more"));
+    ATTNLOOM_CHECK(check_indptr("block_indptr", workload_.block_indptr));
+    ATTNLOOM_CHECK(check_mirror());
+    std::int64_t row = 0;
+    for (int r = 0; r < workload_.batch(); ++r) {
+      const std::int64_t end =
+          row + block_row_count(layout, workload_.qo_indptr[r + 1] - workload_.qo_indptr[r]);
+      for (; row < end; ++row) ATTNLOOM_CHECK(check_row(r, row));
+    }
+    return ok_status();
+  }
+
+ private:
+  Status check_mirror() const {
+    const auto given = static_cast<std::int64_t>(workload_.block_indices.size());
+    if (given == 0 || given >= workload_.block_indptr.back()) return ok_status();
+    return invalid(
+        "workload.block_indices",
+        "wanted at least " + text(workload_.block_indptr.back()) + " entries, given " + text(given),
+        "block_indptr ends at the number of entries in use");
+  }
+
+  Status check_row(int request, std::int64_t row) {
+    const std::int64_t size = spec_.layout.block_columns;
+    const std::int64_t tokens = kv_len(workload_, spec_.layout, request);
+    const std::int64_t columns = (tokens + size - 1) / size;
+    const std::int32_t begin = workload_.block_indptr[row];
+    const std::int32_t end = workload_.block_indptr[row + 1];
+    const std::string who = "request " + text(request) + ": ";
+    if (end - begin > columns || (end - begin) * size > kMaxLength) {
+      return invalid(element("block_indptr", row + 1),
+                     who + "wanted at most " + text(std::min(columns, kMaxLength / size)) +
+                         " blocks of " + text(size) + " keys in a row, as it has " + text(tokens) +
+                         " keys, given " + text(end - begin),
+                     "list each block once");
+    }
+    if (workload_.block_indices.empty()) return ok_status();
+    for (std::int32_t i = begin; i < end; ++i) {
+      const std::int32_t block = workload_.block_indices[i];
+      if (block < 0 || block >= columns) {
+        return invalid(
+            element("block_indices", i),
+            who + "wanted a block from 0 to " + text(columns - 1) + ", given " + text(block),
+            "columns number the request's own keys in blocks of " + text(size));
+      }
+      if (static_cast<std::int64_t>(seen_in_row_.size()) < columns)
+        seen_in_row_.resize(columns, -1);
+      if (std::exchange(seen_in_row_[block], row) == row) {
+        return invalid(element("block_indices", i),
+                       who + "wanted each block once in a row, given " + text(block) + " again",
+                       "a repeated block would count twice");
+      }
+    }
+    return ok_status();
+  }
+
+  const Spec& spec_;
+  const Workload& workload_;
+  std::vector<std::int64_t> seen_in_row_;  // of each column: the last row that lists it
+};
+
+Status check_unused(const Spec& spec, const Workload& workload) {
+  const KvLayout kv = spec.layout.kv;
+  const auto refuse = [kv](bool used, bool given, const char* name) {
+    if (used || !given) return ok_status();
+    return invalid(std::string("workload.") + name,
+                   "not used by layout.kv \"" + std::string(json_name(kv)) + "\"", "leave it out");
+  };
+  const bool paged = kv == KvLayout::kPaged;
+  const bool padded = kv == KvLayout::kPadded;
+  const bool bsr = kv == KvLayout::kBsr;
+  ATTNLOOM_CHECK(refuse(paged, !workload.last_page_len.empty(), "last_page_len"));
+  ATTNLOOM_CHECK(refuse(paged, !workload.page_indices.empty(), "page_indices"));
+  ATTNLOOM_CHECK(refuse(paged, workload.pool_pages != 0, "pool_pages"));
+  ATTNLOOM_CHECK(refuse(padded, !workload.kv_start.empty(), "kv_start"));
+  ATTNLOOM_CHECK(refuse(padded, workload.kv_capacity != 0, "kv_capacity"));
+  ATTNLOOM_CHECK(refuse(bsr, !workload.block_indptr.empty(), "block_indptr"));
+  return refuse(bsr, !workload.block_indices.empty(), "block_indices");
+}
+
+}  // namespace
+
+Status check_kv_arrays(const Spec& spec, const Workload& workload) {
+  ATTNLOOM_CHECK(check_unused(spec, workload));
+  switch (spec.layout.kv) {
+    case KvLayout::kRagged:
+      return ok_status();
+    case KvLayout::kPadded:
+      return check_padded(workload);
+    case KvLayout::kPaged:
+      ATTNLOOM_CHECK(check_pages(spec, workload));
+      return check_page_indices(workload);
+    case KvLayout::kBsr:
+      return BlockRowCheck(spec, workload).run();
+  }
+  return ok_status();
+}
+
+}  // namespace attnloom
