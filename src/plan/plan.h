@@ -53,6 +53,7 @@ struct PlanFigures {
   double ideal = 0;     // total cost / CTAs
   int items = 0;
   int split_tiles = 0;
+  bool contiguous = false;        // cut by plan/contiguous.h, else by Algorithm 1
   std::int64_t chunk_tokens = 0;  // L_kv before rounding to a class's KV tile
 };
 

@@ -27,6 +27,7 @@ Json figures_to_json(const PlanFigures& figures) {
           {"ideal", figures.ideal},
           {"items", figures.items},
           {"split_tiles", figures.split_tiles},
+          {"schedule", figures.contiguous ? "contiguous" : "algorithm_1"},
           {"chunk_tokens", figures.chunk_tokens}};
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <tuple>
 
+#include "plan/contiguous.h"
 #include "plan/layout.h"
 
 namespace attnloom {
@@ -35,6 +36,9 @@ struct Request {
   std::int64_t tiles = 0;   // on one KV head
 };
 
+// Cost of the longest queue over the mean above which another cut is tried.
+constexpr double kGoodBalance = 1.02;
+
 std::int64_t divide_up(std::int64_t value, std::int64_t by) {
   return (value + by - 1) / by;
 }
@@ -60,6 +64,7 @@ class Scheduler {
     for (const Request& request : requests_)
       tokens += request.tiles * workload_.kv_heads * request.kv_len;
     schedule_.figures.chunk_tokens = divide_up(tokens, ctas_);
+    list_tiles();
     cut();
     ATTNLOOM_CHECK(check_room("work items", items_, layout.max_items, "max_qo_tokens"));
     ATTNLOOM_CHECK(
@@ -71,6 +76,9 @@ class Scheduler {
              std::tie(b.request, b.q_row, b.first_chunk);
     });
     assign();
+    // (Where tokens cost nothing a line has no length to cut.)
+    if (cost_.beta > 0 && schedule_.figures.makespan > kGoodBalance * schedule_.figures.ideal)
+      take_shorter();
     return std::move(schedule_);
   }
 
@@ -87,28 +95,58 @@ class Scheduler {
     }
   }
 
-  void cut() {
+  // The keys that the rows of a tile can see at all: all of them but for causal masks and windows.
+  // Block-sparse lists are left whole, as only the kernel knows where their blocks stand.
+  QueryTile query_tile(int r, std::int64_t q_row) const {
+    const TileClass& shape = kernel_.classes[selection_.tile_class[r]];
+    const loom::RequestRow& row = rows_[r];
+    QueryTile tile{r,
+                   static_cast<int>(requests_[r].first_row + q_row),
+                   selection_.tile_class[r],
+                   requests_[r].kv_len,
+                   0,
+                   requests_[r].kv_len};
+    const Mask& mask = spec_.variant.mask;
+    const std::int64_t window =
+        mask.window_left ? *mask.window_left : workload_.window_left.value_or(-1);
+    if (spec_.layout.kv == KvLayout::kBsr || (!mask.causal && window < 0)) return tile;
+    const std::int64_t shift = std::int64_t{row.kv_len} - row.qo_len;
+    const std::int64_t first = tile.q_row / spec_.group_size + shift;
+    const std::int64_t last =
+        std::min<std::int64_t>((tile.q_row + shape.q - 1) / spec_.group_size, row.qo_len - 1) +
+        shift;
+    if (mask.causal) tile.live_end = std::clamp<std::int64_t>(last + 1, 0, tile.kv_len);
+    if (window >= 0)
+      tile.live_begin =
+          std::clamp<std::int64_t>(first - window, 0, tile.live_end) / shape.kv * shape.kv;
+    return tile;
+  }
+
+  void list_tiles() {
+    query_tiles_.reserve(static_cast<std::size_t>(tiles_));
     for (int r = 0; r < std::ssize(rows_); ++r) {
-      const TileClass& tile = kernel_.classes[selection_.tile_class[r]];
-      const std::int64_t chunk =
-          std::max<std::int64_t>(divide_up(schedule_.figures.chunk_tokens, tile.kv), 1) * tile.kv;
-      for (std::int64_t q_row = 0; q_row < requests_[r].packed_rows; q_row += tile.q) {
-        cut_tile(r, static_cast<int>(requests_[r].first_row + q_row), chunk);
-      }
+      const std::int64_t rows = kernel_.classes[selection_.tile_class[r]].q;
+      for (std::int64_t q_row = 0; q_row < requests_[r].packed_rows; q_row += rows)
+        query_tiles_.push_back(query_tile(r, q_row));
     }
   }
 
-  void cut_tile(int r, int q_row, std::int64_t chunk) {
-    const int tile_class = selection_.tile_class[r];
-    const std::int64_t rows = kernel_.classes[tile_class].q;
-    const std::int64_t tokens = requests_[r].kv_len;
-    const std::int64_t chunks = std::max<std::int64_t>(divide_up(tokens, chunk), 1);
-    Run run{.request = r,
-            .q_row = q_row,
-            .tile_class = tile_class,
+  void cut() {
+    for (const QueryTile& tile : query_tiles_) {
+      const std::int64_t kv = kernel_.classes[tile.tile_class].kv;
+      cut_tile(tile, std::max<std::int64_t>(divide_up(schedule_.figures.chunk_tokens, kv), 1) * kv);
+    }
+  }
+
+  void cut_tile(const QueryTile& tile, std::int64_t chunk) {
+    const std::int64_t rows = kernel_.classes[tile.tile_class].q;
+    const std::int64_t chunks = std::max<std::int64_t>(divide_up(tile.kv_len, chunk), 1);
+    Run run{.request = tile.request,
+            .q_row = tile.q_row,
+            .tile_class = tile.tile_class,
             .tile_chunks = static_cast<int>(chunks),
             .chunk_tokens = chunk,
-            .kv_len = tokens};
+            .kv_len = tile.kv_len};
     if (chunks > 1) {
       run.merge = static_cast<int>(schedule_.merges.size());
       run.partial_row = static_cast<int>(partial_rows_);
@@ -119,14 +157,32 @@ class Scheduler {
       schedule_.figures.split_tiles += workload_.kv_heads;
     }
     items_ += chunks * workload_.kv_heads;
-    const double full_cost = item_cost(rows, std::min(chunk, tokens));
-    const double last_cost = item_cost(rows, tokens - (chunks - 1) * chunk);
-    if (full_cost == last_cost) {
-      push(run, full_cost, 0, chunks);
-    } else {
-      push(run, full_cost, 0, chunks - 1);
-      push(run, last_cost, chunks - 1, 1);
+    // Neighbouring chunks of one cost are one run.
+    std::int64_t first = 0;
+    for (std::int64_t c = 1; c <= chunks; ++c) {
+      const double cost = chunk_cost(tile, first, chunk);
+      if (c < chunks && chunk_cost(tile, c, chunk) == cost) continue;
+      push(run, cost, first, c - first);
+      first = c;
     }
+  }
+
+  double chunk_cost(const QueryTile& tile, std::int64_t index, std::int64_t chunk) const {
+    return item_cost(kernel_.classes[tile.tile_class].q,
+                     live_tokens(tile, index * chunk, (index + 1) * chunk));
+  }
+
+  // The contiguous cut instead, where its longest queue is the shorter one.
+  void take_shorter() {
+    const ContiguousCut other(query_tiles_, kernel_.classes, ctas_, workload_.kv_heads, cost_);
+    if (other.makespan() >= schedule_.figures.makespan) return;
+    schedule_.cta_begin = other.cta_begin();
+    schedule_.merges.clear();
+    other.emit(schedule_.items, schedule_.merges);
+    schedule_.figures.contiguous = true;
+    schedule_.figures.makespan = other.makespan();
+    schedule_.figures.items = other.items();
+    schedule_.figures.split_tiles = static_cast<int>(schedule_.merges.size());
   }
 
   double item_cost(std::int64_t rows, std::int64_t tokens) const {
@@ -229,6 +285,7 @@ class Scheduler {
   const Selection& selection_;
   const CostModel cost_;
   std::vector<Request> requests_;
+  std::vector<QueryTile> query_tiles_;
   std::vector<Run> runs_;
   std::vector<Load> heap_;
   std::int64_t tiles_ = 0;  // query tiles of all requests, on one KV head

@@ -135,6 +135,13 @@ std::vector<std::vector<WorkItem>> naive_queues(const Case& c, const KernelChoic
   return queues;
 }
 
+double queue_cost(const KernelChoice& kernel, const std::vector<WorkItem>& queue) {
+  double cost = 0;
+  for (const WorkItem& item : queue)
+    cost += kernel.classes[item.tile_class].q + item.kv_end - item.kv_begin;
+  return cost;
+}
+
 std::vector<int> classes_of(const Tables& tables) {
   std::vector<int> classes(tables.requests.size(), 0);
   for (const WorkItem& item : tables.items) classes[item.request] = item.tile_class;
@@ -220,6 +227,7 @@ TEST_CASE(
   std::mt19937 random(20);
   int split_plans = 0;
   int joint_plans = 0;
+  int contiguous_plans = 0;
   for (int round = 0; round < 400; ++round) {
     CAPTURE(round);
     const Case c = random_case(random);
@@ -230,17 +238,26 @@ TEST_CASE(
     check_bounds(c, plan, tables);
     const auto queues = naive_queues(c, kernel, tables, classes_of(tables));
     REQUIRE(std::ssize(queues) == plan.grid);
+    double naive_makespan = 0;
+    double makespan = 0;
     for (int cta = 0; cta < plan.grid; ++cta) {
       const std::vector<WorkItem> queue(tables.items.begin() + tables.cta_begin[cta],
                                         tables.items.begin() + tables.cta_begin[cta + 1]);
-      REQUIRE(queue == queues[cta]);
+      naive_makespan = std::max(naive_makespan, queue_cost(kernel, queues[cta]));
+      makespan = std::max(makespan, queue_cost(kernel, queue));
+      if (!plan.figures.contiguous) REQUIRE(queue == queues[cta]);
     }
+    REQUIRE(makespan == plan.figures.makespan);
+    if (plan.figures.contiguous) REQUIRE(makespan < naive_makespan);
+    contiguous_plans += plan.figures.contiguous ? 1 : 0;
     REQUIRE(test::plan_or_fail(c.spec, c.kernels, c.batch, c.sm_count).block == plan.block);
     split_plans += plan.figures.split_tiles > 0 ? 1 : 0;
     joint_plans += kernel.classes.size() > 1 ? 1 : 0;
   }
   CHECK(split_plans > 100);  // that the sweep reaches what it is for
   CHECK(joint_plans > 50);
+  CHECK(contiguous_plans > 20);
+  CHECK(contiguous_plans < 350);
 }
 
 TEST_CASE("the worst splits stay under the bounds") {

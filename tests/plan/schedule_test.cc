@@ -100,8 +100,11 @@ TEST_CASE("each class of a joint kernel rounds the chunk to its own KV tile") {
   // 1 token x 1000 and 2 tiles x 300 on 10 CTAs: L_kv = 160: 256 for class 16, 192 for class 128.
   Batch batch;
   batch.add(1, 1000).add(256, 300);
-  const Tables tables =
-      read_plan(plan_or_fail(test::ragged_spec(), test::auto_kernels(), batch, 10));
+  // Rows only have a cost, so that Algorithm 1's cut is the one to be kept.
+  const Result<Plan> plan = make_plan(test::ragged_spec(), test::auto_kernels(), batch.limits(10),
+                                      batch.view(), 1, CostModel{.alpha = 1, .beta = 0});
+  REQUIRE(plan.ok());
+  const Tables tables = read_plan(*plan);
   std::vector<int> ends[2];
   for (const WorkItem& item : tables.items) {
     ends[item.request].push_back(item.kv_end);
@@ -112,6 +115,45 @@ TEST_CASE("each class of a joint kernel rounds the chunk to its own KV tile") {
   CHECK(ends[0] == std::vector<int>{256, 512, 768, 1000});
   CHECK(ends[1] == std::vector<int>{192, 192, 300, 300});
   CHECK(tables.merges == std::vector<MergeTile>{{0, 4}, {64, 2}, {64 + 256, 2}});
+}
+
+// 3 requests of 1000 tokens on 2 heads and 4 CTAs. Algorithm 1: L_kv = 1500, nothing is split, six
+// items of 1016 on four CTAs: 2032. The line of a pair of CTAs, one a head: 3048 and a border of
+// 16, so 1532 for each: 1000 of the first request and 500 (1532 - 1016 - 16, down to 32s: 480) of
+// the second; then 520 of it and the third.
+TEST_CASE("the contiguous cut where Algorithm 1 leaves CTAs idle") {
+  Batch batch;
+  batch.kv_heads = 2;
+  batch.add(1, 1000).add(1, 1000).add(1, 1000);
+  const Plan plan = plan_or_fail(test::ragged_spec(), test::one_kernel(16, 32), batch, 4);
+  CHECK(plan.figures.contiguous);
+  CHECK(plan.figures.makespan == 1016 + 16 + 520);
+  const Tables tables = read_plan(plan);
+  CHECK(tables.cta_begin == std::vector<int>{0, 2, 4, 6, 8});
+  CHECK(tables.items == std::vector<WorkItem>{{0, 0, 0, 0, 1000, 0, -1, -1},
+                                              {1, 0, 0, 0, 480, 0, 0, 0},
+                                              {0, 0, 1, 0, 1000, 0, -1, -1},
+                                              {1, 0, 1, 0, 480, 0, 32, 1},
+                                              {1, 0, 0, 480, 1000, 0, 16, 0},
+                                              {2, 0, 0, 0, 1000, 0, -1, -1},
+                                              {1, 0, 1, 480, 1000, 0, 48, 1},
+                                              {2, 0, 1, 0, 1000, 0, -1, -1}});
+  CHECK(tables.merges == std::vector<MergeTile>{{0, 2}, {32, 2}});
+}
+
+// Causal, 2 CTAs: what no row of a tile sees weighs nothing. Query tile 16 of 48 tokens sees 16, 32
+// and 48 keys: 32 + 48 against 64 in Algorithm 1's order.
+TEST_CASE("keys that causality hides weigh nothing") {
+  Batch batch;
+  batch.add(48, 48);
+  Spec spec = test::ragged_spec();
+  spec.variant.mask.causal = true;
+  const Plan plan = plan_or_fail(spec, test::one_kernel(16, 16), batch, 2);
+  CHECK_FALSE(plan.figures.contiguous);
+  CHECK(plan.figures.makespan == (16 + 16) + (16 + 32));
+  CHECK(read_plan(plan).items == std::vector<WorkItem>{{0, 32, 0, 0, 48, 0, -1, -1},
+                                                       {0, 16, 0, 0, 48, 0, -1, -1},
+                                                       {0, 0, 0, 0, 48, 0, -1, -1}});
 }
 
 TEST_CASE("a request without query tokens makes no item and weighs nothing") {

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/contiguous.h"
+
+#include <algorithm>
+
+namespace attnloom {
+namespace {
+
+// A shorter piece moves as many bytes of partial state as of keys.
+constexpr std::int64_t kLeastTokens = 128;
+
+// CTAs that the heads' number leaves over are worth it up to one in fifty: heads side by side read
+// the same pages at the same time (1 to 5 % of bandwidth at page size 1).
+int lanes_of(int ctas, int kv_heads) {
+  return kv_heads <= ctas && ctas % kv_heads * 50 <= ctas ? kv_heads : 1;
+}
+
+}  // namespace
+
+std::int64_t live_tokens(const QueryTile& tile, std::int64_t begin, std::int64_t end) {
+  return std::max<std::int64_t>(0, std::min(end, tile.live_end) - std::max(begin, tile.live_begin));
+}
+
+ContiguousCut::ContiguousCut(const std::vector<QueryTile>& tiles,
+                             const std::vector<TileClass>& classes, int ctas, int kv_heads,
+                             const CostModel& cost)
+    : tiles_(tiles),
+      classes_(classes),
+      ctas_(ctas),
+      kv_heads_(kv_heads),
+      cost_(cost),
+      lanes_(lanes_of(ctas, kv_heads)),
+      line_heads_(kv_heads / lanes_),
+      groups_(ctas / lanes_),
+      chunks_(tiles.size() * static_cast<std::size_t>(line_heads_), 0) {
+  cut();
+}
+
+int ContiguousCut::items() const {
+  return static_cast<int>(pieces_.size()) * lanes_;
+}
+
+double ContiguousCut::item_cost(int tile, std::int64_t tokens) const {
+  return cost_.alpha * classes_[tiles_[tile].tile_class].q +
+         cost_.beta * static_cast<double>(tokens);
+}
+
+void ContiguousCut::cut() {
+  double total = 0;
+  int most_rows = 0;
+  for (int t = 0; t < std::ssize(tiles_); ++t) {
+    total += item_cost(t, tiles_[t].live_end - tiles_[t].live_begin) * line_heads_;
+    most_rows = std::max(most_rows, classes_[tiles_[t].tile_class].q);
+  }
+  // Every border may add an item.
+  share_ = (total + cost_.alpha * most_rows * (groups_ - 1)) / groups_;
+  for (int t = 0; t < std::ssize(tiles_); ++t) {
+    for (int head = 0; head < line_heads_; ++head) cut_tile(t, head);
+  }
+  makespan_ = std::max(makespan_, used_);
+}
+
+void ContiguousCut::close_group() {
+  makespan_ = std::max(makespan_, used_);
+  used_ = 0;
+  ++group_;
+}
+
+void ContiguousCut::cut_tile(int tile, int head) {
+  std::int64_t at = tiles_[tile].live_begin;
+  for (;;) {
+    const std::int64_t tokens = take(tile, at);
+    if (tokens < 0) {
+      close_group();
+      continue;
+    }
+    pieces_.push_back({tile, head, group_, chunks(tile, head)++, at, at + tokens});
+    used_ += item_cost(tile, tokens);
+    at += tokens;
+    if (at >= tiles_[tile].live_end) return;  // of a tile without keys after its one empty piece
+    close_group();
+  }
+}
+
+// How many tokens from `at` the present group takes: all that are left, a part that leaves at least
+// kLeastTokens on both sides, or (-1) none.
+std::int64_t ContiguousCut::take(int tile, std::int64_t at) const {
+  const std::int64_t rest = tiles_[tile].live_end - at;
+  const std::int64_t kv = classes_[tiles_[tile].tile_class].kv;
+  const double over = used_ + item_cost(tile, rest) - share_;
+  if (over <= cost_.beta * static_cast<double>(kv) / 2 || group_ == groups_ - 1) return rest;
+  const double room = (share_ - used_ - item_cost(tile, 0)) / cost_.beta;
+  const std::int64_t part = static_cast<std::int64_t>(std::max(room, 0.0)) / kv * kv;
+  const std::int64_t least = (kLeastTokens + kv - 1) / kv * kv;
+  if (part < least) return used_ > 0 ? -1 : std::min(rest, least);
+  if (rest - part >= least) return part;
+  return rest >= 2 * least ? (rest - least) / kv * kv : rest;
+}
+
+std::vector<int> ContiguousCut::cta_begin() const {
+  std::vector<int> begin(static_cast<std::size_t>(ctas_) + 1, 0);
+  for (const Piece& piece : pieces_) {
+    for (int lane = 0; lane < lanes_; ++lane) ++begin[piece.group * lanes_ + lane + 1];
+  }
+  for (int c = 0; c < ctas_; ++c) begin[c + 1] += begin[c];
+  return begin;
+}
+
+void ContiguousCut::emit(std::vector<loom::WorkItem>& items,
+                         std::vector<loom::MergeTile>& merges) const {
+  std::vector<int> first_merge(chunks_.size(), -1);  // of lane 0; the other lanes follow
+  int partial_rows = 0;
+  for (std::size_t i = 0; i < chunks_.size(); ++i) {
+    if (chunks_[i] < 2) continue;
+    first_merge[i] = static_cast<int>(merges.size());
+    const int tile = static_cast<int>(i) / line_heads_;
+    for (int lane = 0; lane < lanes_; ++lane) {
+      merges.push_back({partial_rows, chunks_[i]});
+      partial_rows += chunks_[i] * classes_[tiles_[tile].tile_class].q;
+    }
+  }
+  std::vector<int> next = cta_begin();
+  items.resize(pieces_.size() * static_cast<std::size_t>(lanes_));
+  for (const Piece& piece : pieces_) {
+    const QueryTile& tile = tiles_[piece.tile];
+    const std::size_t line = static_cast<std::size_t>(piece.tile) * line_heads_ + piece.head;
+    for (int lane = 0; lane < lanes_; ++lane) {
+      loom::WorkItem& item = items[next[piece.group * lanes_ + lane]++];
+      item.request = tile.request;
+      item.q_row = tile.q_row;
+      item.kv_head = piece.head * lanes_ + lane;
+      // Keys that no row sees belong to the outer pieces, so that an item's range is what it says.
+      item.kv_begin = piece.chunk == 0 ? 0 : static_cast<int>(piece.begin);
+      item.kv_end = static_cast<int>(piece.chunk + 1 == chunks_[line] ? tile.kv_len : piece.end);
+      item.tile_class = tile.tile_class;
+      item.partial_row = -1;
+      item.merge = -1;
+      if (first_merge[line] < 0) continue;
+      item.merge = first_merge[line] + lane;
+      item.partial_row = merges[item.merge].partial_row + piece.chunk * classes_[tile.tile_class].q;
+    }
+  }
+}
+
+}  // namespace attnloom

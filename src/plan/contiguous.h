@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The contiguous cut (stream-K; LeanAttention, arXiv 2405.10480): all output tiles on one line, cut
+// into ranges of equal cost, one a CTA. No queue is longer than another, at the price of a split at
+// most borders; Algorithm 1, which splits by one chunk length for the whole batch, wins where its
+// chunks happen to fill the CTAs evenly. Pure; deterministic; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernel_templates/loom/plan.cuh"
+#include "plan/plan.h"
+#include "spec/tiles.h"
+
+namespace attnloom {
+
+// One query tile, the same on every KV head, and the keys that its rows can see at all.
+struct QueryTile {
+  int request = 0;  // entry of the request table
+  int q_row = 0;    // packed
+  int tile_class = 0;
+  std::int64_t kv_len = 0;
+  std::int64_t live_begin = 0;  // a multiple of the class's KV tile
+  std::int64_t live_end = 0;
+};
+
+// Tokens of [begin, end) that some row of the tile sees.
+std::int64_t live_tokens(const QueryTile& tile, std::int64_t begin, std::int64_t end);
+
+class ContiguousCut {
+ public:
+  ContiguousCut(const std::vector<QueryTile>& tiles, const std::vector<TileClass>& classes,
+                int ctas, int kv_heads, const CostModel& cost);
+
+  double makespan() const { return makespan_; }
+  int items() const;
+
+  // What the kernels read. Never more than a split for each CTA but one: within the bounds of
+  // plan_layout.
+  std::vector<int> cta_begin() const;
+  void emit(std::vector<loom::WorkItem>& items, std::vector<loom::MergeTile>& merges) const;
+
+ private:
+  struct Piece {
+    int tile = 0;
+    int head = 0;  // of the line
+    int group = 0;
+    int chunk = 0;  // within its output tile
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+
+  void cut();
+  void cut_tile(int tile, int head);
+  double item_cost(int tile, std::int64_t tokens) const;
+  std::int64_t take(int tile, std::int64_t at) const;
+  void close_group();
+  int& chunks(int tile, int head) { return chunks_[tile * line_heads_ + head]; }
+
+  const std::vector<QueryTile>& tiles_;
+  const std::vector<TileClass>& classes_;
+  const int ctas_;
+  const int kv_heads_;
+  const CostModel cost_;
+  int lanes_ = 1;       // KV heads that neighbouring CTAs walk side by side
+  int line_heads_ = 1;  // KV heads on the line: kv_heads / lanes
+  int groups_ = 1;      // CTAs / lanes
+  double share_ = 0;
+  double used_ = 0;
+  double makespan_ = 0;
+  int group_ = 0;
+  std::vector<Piece> pieces_;
+  std::vector<int> chunks_;  // of each output tile of the line
+};
+
+}  // namespace attnloom
