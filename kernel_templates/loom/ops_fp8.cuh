@@ -5,7 +5,8 @@
 //
 //   pack2(lo, hi, Element8)        two floats -> 16 bits, nearest even; past the largest finite
 //                                  number, infinity included, that number; NaN is 0x7f
-//   unpack2_f16(pair, Element8)    16 bits -> two f16 in one register, exact
+//   unpack2_f16<i, j>(word, Element8)    bytes i and j of a word (default: 0 and 1) -> two f16 in
+//                                  one register, exact
 #pragma once
 
 #include "loom/types.cuh"
@@ -57,27 +58,37 @@ LOOM_DEVICE u32 pack2(float lo, float hi, E5m2) {
 #endif
 }
 
-LOOM_DEVICE u32 unpack2_f16(u32 pair, E4m3) {
+// Bytes `first` and `second` of a word. The two ways in which a fragment needs them come down to
+// one permutation for both of its halves.
+template <int first = 0, int second = 1>
+LOOM_DEVICE u32 unpack2_f16(u32 word, E4m3) {
+  static_assert(second == first + 1 || second == first + 2, "neighbours, or every other one");
 #if __CUDA_ARCH__ >= 890
+  const u32 sorted = second == first + 1 ? word : __byte_perm(word, 0, 0x3120);
+  constexpr bool kUpper = first == (second == first + 1 ? 2 : 1);
   u32 wide;
-  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(wide) : "h"(static_cast<u16>(pair)));
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;"
+      : "=r"(wide)
+      : "h"(static_cast<u16>(kUpper ? sorted >> 16 : sorted)));
   return wide;
 #else
-  const u32 spread = __byte_perm(pair, 0, 0x4140);  // one code in the low byte of each half
-  // As f16 the same bits mean 2^-8 of the number: the biases are 15 and 7.
+  // Each code in the upper byte of its half. Sign and magnitude moved to where f16 has them mean
+  // 2^-8 of the number: the biases are 15 and 7.
+  const u32 codes = __byte_perm(word, 0, 0x0404 | first << 4 | second << 12);
+  const u32 magnitude = codes >> 1 & 0x3f803f80u;
   u32 wide;
   asm("mul.rn.f16x2 %0, %1, %2;"
       : "=r"(wide)
-      : "r"((spread & 0x007f007fu) << 7 | (spread & 0x00800080u) << 8), "r"(0x5c005c00u));
-  // Magnitude 0x7f, which would be 480, is the NaN.
-  const u32 nan = ((spread & 0x007f007fu) + 0x00010001u) & 0x00800080u;
-  return wide | ((nan << 8) - nan);
+      : "r"(magnitude | (codes & 0x80008000u)), "r"(0x5c005c00u));
+  // The largest magnitude, which would be 480, is the NaN: one exponent bit more makes it one.
+  return wide | ((magnitude + 0x00800080u) >> 1 & 0x20002000u);
 #endif
 }
 
 // An E5M2 is the upper byte of the f16 of that number: one byte permutation on every chip.
-LOOM_DEVICE u32 unpack2_f16(u32 pair, E5m2) {
-  return __byte_perm(pair, 0, 0x1404);
+template <int first = 0, int second = 1>
+LOOM_DEVICE u32 unpack2_f16(u32 word, E5m2) {
+  return __byte_perm(word, 0, 0x0404 | first << 4 | second << 12);
 }
 
 }  // namespace loom
