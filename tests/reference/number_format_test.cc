@@ -55,6 +55,43 @@ TEST_CASE("bf16: known bits") {
   CHECK(bits(-1e-300) == 0x8000);
 }
 
+TEST_CASE("E4M3: known bits") {
+  const auto bits = [](double value) { return to_bits(value, DType::kE4m3); };
+  CHECK(bits(0.0) == 0x00);
+  CHECK(bits(-0.0) == 0x80);
+  CHECK(bits(1.0) == 0x38);
+  CHECK(bits(-1.5) == 0xBC);
+  CHECK(bits(448.0) == 0x7E);
+  CHECK(bits(1e9) == 0x7E);  // saturates; the format has no infinity
+  CHECK(bits(-kInfinity) == 0xFE);
+  CHECK(bits(464.0) == 0x7E);  // the tie below where a NaN would come next
+  CHECK(bits(kNan) == 0x7F);
+  CHECK(bits(0x1p-6) == 0x08);
+  CHECK(bits(0x1p-9) == 0x01);
+  CHECK(bits(0x1p-10) == 0x00);   // a tie goes to even
+  CHECK(bits(0x1.8p-9) == 0x02);  // and here upwards
+  CHECK(bits(0x1.ep-7) == 0x08);  // rounds up into the normal numbers
+  CHECK(bits(1.0 + 0x1p-4) == 0x38);
+  CHECK(bits(1.0 + 0x1.8p-3) == 0x3A);
+  CHECK(std::isnan(from_bits(0x7F, DType::kE4m3)));
+  CHECK(std::isnan(from_bits(0xFF, DType::kE4m3)));
+}
+
+TEST_CASE("E5M2: known bits") {
+  const auto bits = [](double value) { return to_bits(value, DType::kE5m2); };
+  CHECK(bits(1.0) == 0x3C);
+  CHECK(bits(-57344.0) == 0xFB);
+  CHECK(bits(1e9) == 0x7B);  // saturates
+  CHECK(bits(kInfinity) == 0x7C);
+  CHECK(bits(-kInfinity) == 0xFC);
+  CHECK(bits(kNan) == 0x7F);
+  CHECK(bits(0x1p-16) == 0x01);
+  CHECK(bits(0x1p-17) == 0x00);
+  CHECK(bits(1.0 + 0x1p-3) == 0x3C);
+  for (unsigned code = 0x7D; code <= 0x7F; ++code)
+    CHECK(std::isnan(from_bits(static_cast<std::uint16_t>(code), DType::kE5m2)));
+}
+
 TEST_CASE("Every pattern survives the way there and back") {
   for (const DType dtype : {DType::kF16, DType::kBf16}) {
     for (unsigned pattern = 0; pattern < 65536; ++pattern) {
@@ -62,6 +99,16 @@ TEST_CASE("Every pattern survives the way there and back") {
       if (std::isnan(value)) continue;
       REQUIRE(to_bits(value, dtype) == pattern);
     }
+  }
+  for (const DType dtype : {DType::kE4m3, DType::kE5m2}) {
+    int numbers = 0;
+    for (unsigned pattern = 0; pattern < 256; ++pattern) {
+      const double value = from_bits(static_cast<std::uint16_t>(pattern), dtype);
+      if (std::isnan(value)) continue;
+      REQUIRE(to_bits(value, dtype) == pattern);
+      ++numbers;
+    }
+    CHECK(numbers == (dtype == DType::kE4m3 ? 254 : 250));
   }
 }
 
