@@ -76,6 +76,7 @@ void ContiguousCut::cut_tile(int tile, int head) {
     }
     pieces_.push_back({tile, head, group_, chunks(tile, head)++, at, at + tokens});
     used_ += item_cost(tile, tokens);
+    spent_ += item_cost(tile, tokens);
     at += tokens;
     if (at >= tiles_[tile].live_end) return;  // of a tile without keys after its one empty piece
     close_group();
@@ -87,10 +88,14 @@ void ContiguousCut::cut_tile(int tile, int head) {
 std::int64_t ContiguousCut::take(int tile, std::int64_t at) const {
   const std::int64_t rest = tiles_[tile].live_end - at;
   const std::int64_t kv = classes_[tiles_[tile].tile_class].kv;
-  const double over = used_ + item_cost(tile, rest) - share_;
-  if (over <= cost_.beta * static_cast<double>(kv) / 2 || group_ == groups_ - 1) return rest;
-  const double room = (share_ - used_ - item_cost(tile, 0)) / cost_.beta;
-  const std::int64_t part = static_cast<std::int64_t>(std::max(room, 0.0)) / kv * kv;
+  // Borders stand at multiples of the share from the start of the line: what rounding takes from
+  // one range the next one gets, and not the last.
+  const double room = share_ * (group_ + 1) - spent_;
+  if (item_cost(tile, rest) - room <= cost_.beta * static_cast<double>(kv) / 2 ||
+      group_ == groups_ - 1)
+    return rest;
+  const double tokens = std::max((room - item_cost(tile, 0)) / cost_.beta, 0.0);
+  const std::int64_t part = static_cast<std::int64_t>(tokens) / kv * kv;
   const std::int64_t least = (kLeastTokens + kv - 1) / kv * kv;
   if (part < least) return used_ > 0 ? -1 : std::min(rest, least);
   if (rest - part >= least) return part;

@@ -66,7 +66,8 @@ class ContiguousCut {
   int line_heads_ = 1;  // KV heads on the line: kv_heads / lanes
   int groups_ = 1;      // CTAs / lanes
   double share_ = 0;
-  double used_ = 0;
+  double used_ = 0;   // by the group
+  double spent_ = 0;  // by all groups so far
   double makespan_ = 0;
   int group_ = 0;
   std::vector<Piece> pieces_;
