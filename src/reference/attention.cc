@@ -6,6 +6,8 @@
 #include <limits>
 #include <string>
 
+#include "reference/number_format.h"
+
 namespace attnloom::reference {
 namespace {
 
@@ -195,10 +197,59 @@ void run_row(const Problem& p, int batch, const Start& start, std::int64_t token
   for (int d = 0; d < p.dim_vo; ++d) o[d] = p.hooks.output_transform(o[d], lse, d, place);
 }
 
+// Rows of `dim`, the requests one behind the other: request r has tokens[r] of them a head, and its
+// first stands at position first[r].
+struct Rows {
+  std::vector<double>& values;
+  int heads;
+  int dim;
+  std::vector<std::int64_t> tokens;
+  std::vector<std::int64_t> first;
+};
+
+void transform_rows(const Problem& p, const RowTransform& transform, const Rows& rows) {
+  if (!transform) return;
+  auto row = rows.values.begin();
+  for (std::size_t r = 0; r < p.requests.size(); ++r) {
+    RowPlace at{.batch = static_cast<int>(r),
+                .q_len = p.requests[r].qo_len,
+                .kv_len = p.requests[r].kv_len};
+    for (std::int64_t token = 0; token < rows.tokens[r]; ++token) {
+      at.pos = rows.first[r] + token;
+      for (at.head = 0; at.head < rows.heads; ++at.head, row += rows.dim) {
+        const std::span<double> values(row, row + rows.dim);
+        transform(values, at);
+        for (double& x : values) x = round_to(x, p.dtype);
+      }
+    }
+  }
+}
+
+bool has_row_functors(const Hooks& hooks) {
+  return hooks.query_transform || hooks.key_transform || hooks.value_transform;
+}
+
+// The problem with q, k and v as the products see them.
+Problem with_rows_transformed(Problem p) {
+  std::vector<std::int64_t> queries, keys, first_query;
+  for (const Request& request : p.requests) {
+    queries.push_back(request.qo_len);
+    keys.push_back(request.kv_len);
+    first_query.push_back(request.kv_len - request.qo_len);
+  }
+  const std::vector<std::int64_t> first_key(keys.size(), 0);
+  transform_rows(p, p.hooks.query_transform, {p.q, p.q_heads, p.dim_qk, queries, first_query});
+  transform_rows(p, p.hooks.key_transform, {p.k, p.kv_heads, p.dim_qk, keys, first_key});
+  transform_rows(p, p.hooks.value_transform, {p.v, p.kv_heads, p.dim_vo, keys, first_key});
+  p.hooks.query_transform = p.hooks.key_transform = p.hooks.value_transform = nullptr;
+  return p;
+}
+
 }  // namespace
 
 Result<Output> attention(const Problem& problem) {
   ATTNLOOM_TRY(const Totals totals, check(problem));
+  if (has_row_functors(problem.hooks)) return attention(with_rows_transformed(problem));
   Output output;
   const std::int64_t rows = totals.query_tokens * problem.q_heads;
   output.o.resize(static_cast<std::size_t>(rows * problem.dim_vo));

@@ -10,9 +10,11 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
+#include "spec/types.h"
 
 namespace attnloom::reference {
 
@@ -37,8 +39,22 @@ struct OutputPlace {
   std::int64_t kv_len = 0;
 };
 
-// The element functors of a variant; an empty function is absent.
+// Whose row a row functor gets: a query's (pos as q_pos above, head of q_heads), or that of a key
+// or value (pos counts the request's keys, head of kv_heads).
+struct RowPlace {
+  int batch = 0;
+  std::int64_t pos = 0;
+  int head = 0;
+  std::int64_t q_len = 0;
+  std::int64_t kv_len = 0;
+};
+using RowTransform = std::function<void(std::span<double> row, const RowPlace&)>;
+
+// The functors of a variant; an empty function is absent.
 struct Hooks {
+  RowTransform query_transform;
+  RowTransform key_transform;
+  RowTransform value_transform;
   std::function<double(double logit, const LogitPlace&)> logits_transform;
   std::function<bool(const LogitPlace&)> logits_mask;  // true keeps
   std::function<double(double o, double lse, int dim, const OutputPlace&)> output_transform;
@@ -74,6 +90,7 @@ struct Problem {
   std::int64_t window_left = -1;  // keeps kv_pos >= q_pos - window_left; -1 is off
   bool softmax = true;            // false: the transformed logit itself is the weight
   std::vector<double> sink;       // [q_heads] a logit without a value, or empty
+  DType dtype = DType::kBf16;     // of q, k and v; what a row functor leaves is rounded to it
   Hooks hooks;
 };
 
@@ -83,10 +100,10 @@ struct Output {
   double largest_logit = 0;  // magnitude over all kept keys, after the transform
 };
 
-// Order: scale, transform, mask, softmax, then once a row sink and output_transform. A row without
-// a key (or with logits of -inf only) has o = 0 and lse = -inf; a sink alone gives o = 0 and lse =
-// sink. output_transform sees every row, also those; without softmax it gets lse = 0. Errors:
-// ARGUMENT_INVALID naming the field.
+// Order: row functors, scale, transform, mask, softmax, then once a row sink and output_transform.
+// A row without a key (or with logits of -inf only) has o = 0 and lse = -inf; a sink alone gives o
+// = 0 and lse = sink. output_transform sees every row, also those; without softmax it gets lse = 0.
+// Errors: ARGUMENT_INVALID naming the field.
 Result<Output> attention(const Problem& problem);
 
 }  // namespace attnloom::reference

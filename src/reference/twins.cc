@@ -18,12 +18,43 @@ Result<double> scalar(const ParamValues& params, const std::string& name) {
   return found->second;
 }
 
-Result<Twin> plain(const ParamValues&, int) {
+using Values = std::vector<double>;
+
+Result<Values> array(const ParamValues& params, const std::string& name) {
+  const auto found = params.arrays.find(name);
+  if (found == params.arrays.end()) return missing(name, "an array");
+  return found->second;
+}
+
+// `each` says what there is one of: "query head".
+Result<Values> array_of(const ParamValues& params, const std::string& name, int count,
+                        const std::string& each) {
+  const auto found = params.arrays.find(name);
+  if (found == params.arrays.end()) return missing(name, "one number a " + each);
+  if (std::ssize(found->second) != count) {
+    return make_error(Code::kWorkloadInvalid, "params." + name,
+                      "wanted " + std::to_string(count) + " numbers, one a " + each + ", given " +
+                          std::to_string(found->second.size()));
+  }
+  return found->second;
+}
+
+// 0 past the end: the functor that reads there is the simulator's finding, not the judge's.
+double element(const Values& values, std::int64_t i) {
+  return i >= 0 && i < std::ssize(values) ? values[static_cast<std::size_t>(i)] : 0.0;
+}
+
+// Token i of the request, from its position.
+std::int64_t query_token(const LogitPlace& at) {
+  return at.q_pos - (at.kv_len - at.q_len);
+}
+
+Result<Twin> plain(const ParamValues&, const TwinShape&) {
   return Twin{};
 }
 
 // cap * tanh(s / cap)
-Result<Twin> soft_cap(const ParamValues& params, int) {
+Result<Twin> soft_cap(const ParamValues& params, const TwinShape&) {
   ATTNLOOM_TRY(const double cap, scalar(params, "cap"));
   Twin twin;
   twin.approximate = true;
@@ -34,24 +65,17 @@ Result<Twin> soft_cap(const ParamValues& params, int) {
 }
 
 // s - slope * (q_pos - kv_pos): a key further back weighs less
-Result<Twin> alibi(const ParamValues& params, int q_heads) {
-  const auto found = params.arrays.find("slopes");
-  if (found == params.arrays.end()) return missing("slopes", "one number a query head");
-  if (std::ssize(found->second) != q_heads) {
-    return make_error(Code::kWorkloadInvalid, "params.slopes",
-                      "wanted " + std::to_string(q_heads) + " numbers, one a query head, given " +
-                          std::to_string(found->second.size()));
-  }
+Result<Twin> alibi(const ParamValues& params, const TwinShape& shape) {
+  ATTNLOOM_TRY(const Values slopes, array_of(params, "slopes", shape.q_heads, "query head"));
   Twin twin;
-  twin.hooks.logits_transform = [slopes = found->second](double logit, const LogitPlace& at) {
-    const auto distance = static_cast<double>(at.q_pos - at.kv_pos);
-    return logit - slopes[static_cast<std::size_t>(at.q_head)] * distance;
+  twin.hooks.logits_transform = [slopes](double logit, const LogitPlace& at) {
+    return logit - element(slopes, at.q_head) * static_cast<double>(at.q_pos - at.kv_pos);
   };
   return twin;
 }
 
 // 1 / (1 + exp(-(s + bias))), summed as it is
-Result<Twin> sigmoid(const ParamValues& params, int) {
+Result<Twin> sigmoid(const ParamValues& params, const TwinShape&) {
   ATTNLOOM_TRY(const double bias, scalar(params, "bias"));
   Twin twin;
   twin.softmax = false;
@@ -61,15 +85,127 @@ Result<Twin> sigmoid(const ParamValues& params, int) {
   return twin;
 }
 
+// A request's mask is [qo_len][kv_len] bits from byte mask_begin[request], the lowest bit first.
+Result<Twin> custom_mask(const ParamValues& params, const TwinShape&) {
+  ATTNLOOM_TRY(const Values bits, array(params, "mask_bits"));
+  ATTNLOOM_TRY(const Values begin, array(params, "mask_begin"));
+  Twin twin;
+  twin.hooks.logits_mask = [bits, begin](const LogitPlace& at) {
+    const std::int64_t bit = query_token(at) * at.kv_len + at.kv_pos;
+    const auto first = static_cast<std::int64_t>(element(begin, at.batch));
+    const auto byte = static_cast<int>(element(bits, first + bit / 8));
+    return (byte / (1 << bit % 8)) % 2 == 1;
+  };
+  return twin;
+}
+
+// The request's last q_len tokens are nodes of a tree: each sees what came before the tree and the
+// nodes in its set of ancestors (itself among them), a bit a node.
+Result<Twin> tree_mask(const ParamValues& params, const TwinShape&) {
+  ATTNLOOM_TRY(const Values ancestors, array(params, "ancestors"));
+  ATTNLOOM_TRY(const Values begin, array(params, "tree_begin"));
+  Twin twin;
+  twin.hooks.logits_mask = [ancestors, begin](const LogitPlace& at) {
+    const std::int64_t root = at.kv_len - at.q_len;
+    if (at.kv_pos < root) return true;
+    const auto first = static_cast<std::int64_t>(element(begin, at.batch));
+    const double set = element(ancestors, first + query_token(at));
+    return (static_cast<std::int64_t>(set) & (std::int64_t{1} << (at.kv_pos - root))) != 0;
+  };
+  return twin;
+}
+
+void turn(double& x, double& y, double angle) {
+  const double c = std::cos(angle), s = std::sin(angle);
+  const double before = x;
+  x = x * c - y * s;
+  y = before * s + y * c;
+}
+
+// RoPE: pair i of the first 2 * size(inv_freq) elements turns by pos * inv_freq[i].
+RowTransform rope(Values inv_freq, bool interleaved) {
+  return [inv_freq = std::move(inv_freq), interleaved](std::span<double> row, const RowPlace& at) {
+    for (std::size_t i = 0; i < inv_freq.size(); ++i) {
+      const std::size_t first = interleaved ? 2 * i : i;
+      const std::size_t second = interleaved ? 2 * i + 1 : i + inv_freq.size();
+      turn(row[first], row[second], static_cast<double>(at.pos) * inv_freq[i]);
+    }
+  };
+}
+
+Result<Twin> rope_twin(const ParamValues& params, const TwinShape& shape, bool interleaved) {
+  ATTNLOOM_TRY(const Values inv_freq, array_of(params, "inv_freq", shape.dim_qk / 2, "pair"));
+  Twin twin;
+  twin.hooks.query_transform = rope(inv_freq, interleaved);
+  twin.hooks.key_transform = rope(inv_freq, interleaved);
+  return twin;
+}
+
+Result<Twin> rope_neox(const ParamValues& params, const TwinShape& shape) {
+  return rope_twin(params, shape, false);
+}
+Result<Twin> rope_interleaved(const ParamValues& params, const TwinShape& shape) {
+  return rope_twin(params, shape, true);
+}
+
+// The first `sinks` keys and the last `window`, positions counted in the cache.
+Result<Twin> streaming_llm_rope(const ParamValues& params, const TwinShape& shape) {
+  ATTNLOOM_TRY(Twin twin, rope_twin(params, shape, false));
+  ATTNLOOM_TRY(const double sinks, scalar(params, "sinks"));
+  ATTNLOOM_TRY(const double window, scalar(params, "window"));
+  twin.hooks.logits_mask = [sinks, window](const LogitPlace& at) {
+    return static_cast<double>(at.kv_pos) < sinks ||
+           static_cast<double>(at.q_pos - at.kv_pos) < window;
+  };
+  return twin;
+}
+
+// x / sqrt(mean(x^2) + eps) * weight
+RowTransform rms_norm(Values weight, double eps) {
+  return [weight = std::move(weight), eps](std::span<double> row, const RowPlace&) {
+    double squares = 0;
+    for (const double x : row) squares += x * x;
+    const double norm = std::sqrt(squares / static_cast<double>(row.size()) + eps);
+    for (std::size_t i = 0; i < row.size(); ++i) row[i] = row[i] / norm * weight[i];
+  };
+}
+
+Result<Twin> qk_norm(const ParamValues& params, const TwinShape& shape) {
+  ATTNLOOM_TRY(const double eps, scalar(params, "eps"));
+  ATTNLOOM_TRY(const Values q, array_of(params, "q_weight", shape.dim_qk, "element"));
+  ATTNLOOM_TRY(const Values k, array_of(params, "k_weight", shape.dim_qk, "element"));
+  Twin twin;
+  twin.hooks.query_transform = rms_norm(q, eps);
+  twin.hooks.key_transform = rms_norm(k, eps);
+  return twin;
+}
+
+// o * sigmoid(gate of the head)
+Result<Twin> output_gate(const ParamValues& params, const TwinShape& shape) {
+  ATTNLOOM_TRY(const Values gate, array_of(params, "gate", shape.q_heads, "query head"));
+  Twin twin;
+  twin.hooks.output_transform = [gate](double o, double, int, const OutputPlace& at) {
+    return o / (1.0 + std::exp(-element(gate, at.q_head)));
+  };
+  return twin;
+}
+
 struct Row {
   std::string_view name;
-  Result<Twin> (*make)(const ParamValues&, int q_heads);
+  Result<Twin> (*make)(const ParamValues&, const TwinShape&);
 };
 constexpr Row kTwins[] = {
     {"plain", plain},
     {"soft_cap", soft_cap},
     {"alibi", alibi},
     {"sigmoid", sigmoid},
+    {"custom_mask", custom_mask},
+    {"tree_mask", tree_mask},
+    {"rope_neox", rope_neox},
+    {"rope_interleaved", rope_interleaved},
+    {"streaming_llm_rope", streaming_llm_rope},
+    {"qk_norm", qk_norm},
+    {"output_gate", output_gate},
 };
 
 }  // namespace
@@ -87,10 +223,11 @@ bool has_twin(std::string_view variant) {
   return false;
 }
 
-Result<Twin> make_twin(std::string_view variant, const ParamValues& params, int q_heads) {
+Result<Twin> make_twin(std::string_view variant, const ParamValues& params,
+                       const TwinShape& shape) {
   std::string names;
   for (const Row& row : kTwins) {
-    if (row.name == variant) return row.make(params, q_heads);
+    if (row.name == variant) return row.make(params, shape);
     names += names.empty() ? "" : ", ";
     names += row.name;
   }

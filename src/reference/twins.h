@@ -23,6 +23,12 @@ struct ParamValues {
   std::map<std::string, std::vector<double>> arrays;
 };
 
+// What a variant is used on: sizes that its arrays must have.
+struct TwinShape {
+  int q_heads = 0;
+  int dim_qk = 0;
+};
+
 struct Twin {
   bool softmax = true;
   // The shipped functor uses an approximate instruction (tanh): compare.h widens the bounds for it.
@@ -30,12 +36,12 @@ struct Twin {
   Hooks hooks;
 };
 
-// "plain", "soft_cap" (cap), "alibi" (slopes[q_heads]), "sigmoid" (bias).
+// Those of examples/specs with functors, by name; docs/SPEC.md lists their params.
 std::vector<std::string_view> twin_names();
 bool has_twin(std::string_view variant);
 
 // SPEC_UNSUPPORTED for a variant without a twin, WORKLOAD_INVALID naming a missing param or its
 // wanted size.
-Result<Twin> make_twin(std::string_view variant, const ParamValues& params, int q_heads);
+Result<Twin> make_twin(std::string_view variant, const ParamValues& params, const TwinShape& shape);
 
 }  // namespace attnloom::reference

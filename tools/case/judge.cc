@@ -29,21 +29,34 @@ reference::ParamValues param_values(const CaseFile& file) {
   return params;
 }
 
-bool has_functor_beside_logits_transform(const Variant& variant) {
-  return !variant.logits_mask.empty() || !variant.output_transform.empty() ||
-         !variant.query_transform.empty() || !variant.key_transform.empty() ||
-         !variant.value_transform.empty() || !variant.compose.empty();
+bool has_functor(const Variant& variant) {
+  return !variant.logits_transform.empty() || !variant.logits_mask.empty() ||
+         !variant.output_transform.empty() || !variant.query_transform.empty() ||
+         !variant.key_transform.empty() || !variant.value_transform.empty() ||
+         !variant.compose.empty();
+}
+
+// Whether the twin stands for just the functors that the variant has.
+bool has_the_same_functors(const reference::Twin& twin, const Variant& variant) {
+  const auto same = [](const auto& hook, const std::string& text) {
+    return static_cast<bool>(hook) != text.empty();
+  };
+  const reference::Hooks& hooks = twin.hooks;
+  return same(hooks.logits_transform, variant.logits_transform) &&
+         same(hooks.logits_mask, variant.logits_mask) &&
+         same(hooks.output_transform, variant.output_transform) &&
+         same(hooks.query_transform, variant.query_transform) &&
+         same(hooks.key_transform, variant.key_transform) &&
+         same(hooks.value_transform, variant.value_transform) && variant.compose.empty();
 }
 
 Result<reference::Twin> twin_of(const CaseFile& file) {
   const Variant& variant = file.spec.variant;
-  if (variant.logits_transform.empty() && !has_functor_beside_logits_transform(variant)) {
-    return reference::Twin{.softmax = variant.softmax};
-  }
+  if (!has_functor(variant)) return reference::Twin{.softmax = variant.softmax};
   ATTNLOOM_TRY(reference::Twin twin,
-               reference::make_twin(variant.name, param_values(file), file.q_heads));
-  if (has_functor_beside_logits_transform(variant) || variant.logits_transform.empty() ||
-      twin.softmax != variant.softmax || !twin.hooks.logits_transform) {
+               reference::make_twin(variant.name, param_values(file),
+                                    {.q_heads = file.q_heads, .dim_qk = file.spec.head_dim.qk}));
+  if (twin.softmax != variant.softmax || !has_the_same_functors(twin, variant)) {
     return make_error(Code::kSpecUnsupported, "$.spec.variant.name",
                       "the variant is not the shipped \"" + variant.name + "\"",
                       "give it a name of its own");
@@ -93,6 +106,7 @@ reference::Problem case_problem(const CaseFile& file) {
   problem.causal = mask.causal;
   problem.window_left = mask.window_left ? *mask.window_left : file.window_left.value_or(-1);
   problem.softmax = file.spec.variant.softmax;
+  problem.dtype = file.spec.dtype.q;
   for (const CasePointerParam& pointer : file.pointers) {
     if (pointer.name == file.spec.variant.sink) problem.sink = pointer.values;
   }
