@@ -7,6 +7,7 @@
 
 #include "loom/epilogue.cuh"
 #include "loom/pipeline.cuh"
+#include "loom/row_pass.cuh"
 #include "loom/variant.cuh"
 
 namespace loom {
@@ -26,6 +27,7 @@ struct AttentionTile {
   using Layout = WarpLayout<kWarps, Class>;
   using Ring = KvRing<Config, Class>;
   using QTile = SharedTile<Class::kQ, Config::kHeadDimQk>;
+  using Output = OutputRows<Config, Variant>;
   static constexpr int kLogits = Layout::kKvPerWarp / 8;
   static constexpr int kValues = Config::kHeadDimVo / 8;
   static constexpr int kSteps = Config::kHeadDimQk / 16;
@@ -36,7 +38,7 @@ struct AttentionTile {
   static constexpr bool kCopyLate =
       Layout::kKvWarps == 1 && !Config::kPaged && !kHasFunctors<Config>;
   // The epilogue's scratch: 16 fp32 rows a warp, padded so that neighbouring rows lie eight banks
-  // apart.
+  // apart. The first word of the padding is the row's LSE where the finish needs it.
   static constexpr int kScratchStride = Config::kHeadDimVo + 8;  // words
   static constexpr int kScratchBytes =
       kWarps * 16 * (kScratchStride + (Layout::kKvWarps == 1 ? 0 : 2)) * 4;
@@ -65,6 +67,11 @@ struct AttentionTile {
   LOOM_DEVICE Ring ring() const { return {shared_address(shared) + QTile::kBytes}; }
   LOOM_DEVICE int* positions() const {
     return reinterpret_cast<int*>(shared + QTile::kBytes + Ring::kStagesBytes);
+  }
+
+  // Of a stage's columns from `first` on.
+  LOOM_DEVICE KvColumns<Config> columns_of(int position, int stage, int first) const {
+    return {args, request, positions() + stage * Class::kKv + first, position + first};
   }
 
   LOOM_DEVICE void run() {
@@ -98,6 +105,10 @@ struct AttentionTile {
   LOOM_DEVICE void step(int position, int stage, const typename Ring::KTile& keys,
                         const typename Ring::VTile& tokens, const CopyNext& copy_next) {
     if constexpr (!kCopyLate) copy_next();
+    if constexpr (kHasRowFunctors<Config>) {
+      transform_tiles<Config>(shared, queries(), keys, tokens, variant, request, work, bounds,
+                              columns_of(position, stage, 0), position);
+    }
     if constexpr (kHoldQueries) {
       if (position == bounds.begin) {
 #pragma unroll
@@ -120,9 +131,7 @@ struct AttentionTile {
   template <bool partial>
   LOOM_DEVICE void apply_variant(float (&logits)[Layout::kBlocks][kLogits][4], int position,
                                  int stage) {
-    const KvColumns<Config> columns{args, request,
-                                    positions() + stage * Class::kKv + Layout::kv_begin(),
-                                    position + Layout::kv_begin()};
+    const KvColumns<Config> columns = columns_of(position, stage, Layout::kv_begin());
 #pragma unroll
     for (int b = 0; b < Layout::kBlocks; ++b) {
       apply_variant_to<Config, Variant, partial>(logits[b], variant, plan, request, work,
@@ -195,8 +204,8 @@ struct AttentionTile {
 
   LOOM_DEVICE void finish() {
     state.finish();
-    const OutputRows<Config> output{args, request, work};
-    const ItemRows<Config> sink(output, plan);
+    const Output output{args, variant, request, work};
+    const ItemRows<Config, Variant> sink(output, plan);
     if constexpr (Layout::kKvWarps == 1) {
       write_own_rows(output, sink);
     } else {
@@ -206,7 +215,7 @@ struct AttentionTile {
 
   // Each warp owns whole rows. They pass through shared memory, as fp32 and one 16-row block at a
   // time, so that eight lanes store one row 16 bytes (or 32) each.
-  LOOM_DEVICE void write_own_rows(const OutputRows<Config>& output, const ItemRows<Config>& sink) {
+  LOOM_DEVICE void write_own_rows(const Output& output, const ItemRows<Config, Variant>& sink) {
     float* block = reinterpret_cast<float*>(shared) + warp_index() * 16 * kScratchStride;
 #pragma unroll
     for (int b = 0; b < Layout::kBlocks; ++b) {
@@ -216,7 +225,10 @@ struct AttentionTile {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           const int row = Layout::row_begin() + 16 * b + fragment_row(2 * r);
-          if (output.exists(row)) sink.store_lse(row, state_lse(state.m[b][r], state.l[b][r]));
+          const float lse = state_lse(state.m[b][r], state.l[b][r]);
+          if (output.exists(row)) sink.store_lse(row, lse);
+          if constexpr (kFinishes<Config>)
+            block[fragment_row(2 * r) * kScratchStride + Config::kHeadDimVo] = lse;
         }
       }
       __syncwarp();
@@ -225,7 +237,8 @@ struct AttentionTile {
         const int dim = i % kValues * 8;
         float x[8];
         load_eight(x, block + i / kValues * kScratchStride + dim);
-        if (output.exists(row)) sink.store(row, dim, x);
+        const float* lse = block + i / kValues * kScratchStride + Config::kHeadDimVo;
+        if (output.exists(row)) sink.store(row, dim, x, kFinishes<Config> ? *lse : 0.0f);
       }
       __syncwarp();
     }
@@ -233,8 +246,7 @@ struct AttentionTile {
 
   // Warps that split the keys hold states of the same rows: merged in warp order through shared
   // memory.
-  LOOM_DEVICE void write_shared_rows(const OutputRows<Config>& output,
-                                     const ItemRows<Config>& sink) {
+  LOOM_DEVICE void write_shared_rows(const Output& output, const ItemRows<Config, Variant>& sink) {
     constexpr int kStride = Layout::kRowWarps * 16;  // rows between the states of one row
     float* blocks = reinterpret_cast<float*>(shared);
     float* m = blocks + kWarps * 16 * kScratchStride;
@@ -269,8 +281,9 @@ struct AttentionTile {
 #pragma unroll
       for (int e = 0; e < 8; ++e) x[e] *= inverse;
       if (!output.exists(row)) continue;
-      sink.store(row, dim, x);
-      if (dim == 0) sink.store_lse(row, state_lse(largest, sum));
+      const float lse = state_lse(largest, sum);
+      sink.store(row, dim, x, lse);
+      if (dim == 0) sink.store_lse(row, lse);
     }
   }
 
@@ -333,7 +346,7 @@ LOOM_DEVICE void attention_mma(const AttentionArgs& args) {
         reinterpret_cast<const RequestRow*>(args.workspace + plan.requests_offset)[work.request];
     const int rows = run_item<Config, TileClass>(args, plan, variant, work, request, kept, shared);
     if (work.partial_row < 0) continue;
-    merge_if_last<Config>(plan, OutputRows<Config>{args, request, work}, rows,
+    merge_if_last<Config>(plan, OutputRows<Config, Variant>{args, variant, request, work}, rows,
                           reinterpret_cast<int*>(shared));
   }
 }

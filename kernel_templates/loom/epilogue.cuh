@@ -8,14 +8,17 @@
 // a plan can be replayed.
 #pragma once
 
+#include "loom/finish.cuh"
 #include "loom/softmax.cuh"
 
 namespace loom {
 
-// The rows of one output tile.
-template <class Config>
+// The rows of one output tile. Whatever is stored here is final, so this is where sinks and
+// output_transform come in: once a row, and never on a partial state.
+template <class Config, class Variant>
 struct OutputRows {
   const AttentionArgs& args;
+  const Variant& variant;
   const RequestRow& request;
   const WorkItem& work;
 
@@ -36,8 +39,10 @@ struct OutputRows {
              head(row) * args.o_head_stride;
     *reinterpret_cast<uint4*>(o + dim) = bits;
   }
-  LOOM_DEVICE void store(int row, int dim, const float (&x)[8]) const {
+  // `base2`: the row's LSE, read where kFinishes only.
+  LOOM_DEVICE void store(int row, int dim, float (&x)[8], float base2) const {
     const typename Config::Element tag{};
+    if constexpr (kFinishes<Config>) finish_row<Config>(x, variant, request, work, row, dim, base2);
     store(row, dim,
           make_uint4(pack2(x[0], x[1], tag), pack2(x[2], x[3], tag), pack2(x[4], x[5], tag),
                      pack2(x[6], x[7], tag)));
@@ -45,7 +50,7 @@ struct OutputRows {
   LOOM_DEVICE void store_lse(int row, float base2) const {
     if (Config::kSoftmax && args.lse != nullptr) {
       args.lse[token(row) * args.lse_token_stride + head(row) * args.lse_head_stride] =
-          base2 * kLn2;
+          with_sink<Config>(variant, static_cast<int>(head(row)), base2).lse * kLn2;
     }
   }
 };
@@ -74,20 +79,20 @@ struct PartialRows {
 // Where an item's finished rows go: to the output, or where several items share it to a partial
 // state. One store loop for both: the choice costs a predicate, a second loop cost a tenth of the
 // compile.
-template <class Config>
+template <class Config, class Variant>
 struct ItemRows {
-  const OutputRows<Config>& output;
+  const OutputRows<Config, Variant>& output;
   PartialRows<Config> partial;
   bool alone;
 
-  LOOM_DEVICE ItemRows(const OutputRows<Config>& output, const PlanHeader& plan)
+  LOOM_DEVICE ItemRows(const OutputRows<Config, Variant>& output, const PlanHeader& plan)
       : output(output),
         partial(output.args, plan, output.work.partial_row),
         alone(output.work.partial_row < 0) {}
 
-  LOOM_DEVICE void store(int row, int dim, const float (&x)[8]) const {
+  LOOM_DEVICE void store(int row, int dim, float (&x)[8], float base2) const {
     if (alone) {
-      output.store(row, dim, x);
+      output.store(row, dim, x, base2);
     } else {
       partial.store(row, dim, x);
     }
@@ -137,8 +142,8 @@ LOOM_DEVICE float merge_row(float (&x)[8], const PartialRows<Config>& first, int
 // sixth of a class's code.
 // REQUIRES: every thread of the CTA calls it after its partial stores; `scratch` is one word of
 // shared memory.
-template <class Config>
-LOOM_DEVICE void merge_if_last(const PlanHeader& plan, const OutputRows<Config>& output,
+template <class Config, class Variant>
+LOOM_DEVICE void merge_if_last(const PlanHeader& plan, const OutputRows<Config, Variant>& output,
                                int tile_rows, int* scratch) {
   const AttentionArgs& args = output.args;
   const MergeTile tile =
@@ -161,7 +166,7 @@ LOOM_DEVICE void merge_if_last(const PlanHeader& plan, const OutputRows<Config>&
     if (!output.exists(row)) break;
     float x[8];
     const float lse = merge_row<Config>(x, first, row, dim, tile.count, tile_rows);
-    output.store(row, dim, x);
+    output.store(row, dim, x, lse);
     if (dim == 0) output.store_lse(row, lse);
   }
   if (threadIdx.x == 0) *counter = 0;

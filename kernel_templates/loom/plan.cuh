@@ -176,20 +176,32 @@ struct PageCopyArgs {
   int padding;
 };
 
-// Where one logit stands, and what a launch of the functors kernel is given (functors.cuh).
+// Where one logit, output element or row stands, and what a launch of the functors kernel is given
+// (functors.cuh).
 struct FunctorPlace {
-  int batch, q_pos, kv_pos, q_head, kv_head, q_len, kv_len;
+  int batch;
+  int q_pos;  // of a row: its pos
+  int kv_pos;
+  int q_head;  // of a row: its head
+  int kv_head;
+  int q_len;
+  int kv_len;
+  int dim;  // outputs only
 };
+
+// Whose functors a launch runs; `count` is in logits, output elements or rows.
+enum class FunctorKind : int { kLogits, kOutputs, kQueries, kKeys, kValues };
 
 struct FunctorArgs {
   AttentionArgs
       attention;  // workspace (a PlanHeader with the scalars) and pointers; the rest is null
-  const float* logits;
-  const FunctorPlace* places;
-  float* transformed;
-  int* kept;
+  const FunctorPlace* places;  // [count]
+  const float* in;             // [count], of rows [count][dim]
+  const float* lse;            // [count], outputs only
+  float* out;                  // as `in`
+  int* kept;                   // [count], logits only
   int count;
-  int padding;
+  FunctorKind kind;
 };
 
 }  // namespace loom

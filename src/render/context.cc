@@ -17,6 +17,12 @@ std::vector<TemplateContext> functor(const std::string& text) {
   return {TemplateContext{{{"text", text}}, {}}};
 }
 
+// The accessor of the param that holds the sinks.
+std::vector<TemplateContext> sink(const std::string& param) {
+  if (param.empty()) return {};
+  return {TemplateContext{{{"name", param}}, {}}};
+}
+
 std::vector<TemplateContext> tile_classes(const std::vector<TileClass>& classes) {
   std::vector<TemplateContext> list;
   for (std::size_t i = 0; i < classes.size(); ++i) {
@@ -92,6 +98,11 @@ TemplateContext variant_context(const Spec& spec, const KernelChoice& choice) {
       {"softmax", text_of(variant.softmax)},
       {"has_logits_transform", text_of(!variant.logits_transform.empty())},
       {"has_logits_mask", text_of(!variant.logits_mask.empty())},
+      {"has_sink", text_of(!variant.sink.empty())},
+      {"has_output_transform", text_of(!variant.output_transform.empty())},
+      {"has_query_transform", text_of(!variant.query_transform.empty())},
+      {"has_key_transform", text_of(!variant.key_transform.empty())},
+      {"has_value_transform", text_of(!variant.value_transform.empty())},
       {"class_count", std::to_string(choice.classes.size())},
       {"threads", std::to_string(choice.threads)},
       {"min_ctas_per_sm", std::to_string(choice.min_ctas_per_sm)},
@@ -103,6 +114,11 @@ TemplateContext variant_context(const Spec& spec, const KernelChoice& choice) {
       {"params", param_list(variant.params)},
       {"logits_transform", functor(variant.logits_transform)},
       {"logits_mask", functor(variant.logits_mask)},
+      {"output_transform", functor(variant.output_transform)},
+      {"query_transform", functor(variant.query_transform)},
+      {"key_transform", functor(variant.key_transform)},
+      {"value_transform", functor(variant.value_transform)},
+      {"sink", sink(variant.sink)},
   };
   return context;
 }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spec/check.h"
 
-#include <algorithm>
 #include <initializer_list>
-#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
@@ -122,14 +120,9 @@ Status check_unused_fields(const Variant& variant) {
                        "remove it");
   };
   ATTNLOOM_CHECK(check_one_of("$.variant.kv_scale", variant.kv_scale, {KvScale::kNone}));
-  if (!variant.sink.empty()) return refuse("sink");
   if (variant.rope) return refuse("rope");
   if (!variant.compose.empty()) return refuse("compose");
-  constexpr std::string_view kUsed[] = {"prelude", "logits_transform", "logits_mask"};
-  for (const FunctorField& field : functor_fields()) {
-    const bool used = std::find(std::begin(kUsed), std::end(kUsed), field.json) != std::end(kUsed);
-    if (!used && !(variant.*field.text).empty()) return refuse(field.json);
-  }
+  if (!variant.tile_mask.empty()) return refuse("tile_mask");
   return ok_status();
 }
 
@@ -143,6 +136,11 @@ Status check_attention(const Spec& spec) {
     return make_error(Code::kSpecInvalid, "$.variant.mask.window_left",
                       std::to_string(*spec.variant.mask.window_left) + " is negative",
                       "-1 is no window");
+  }
+  if (!spec.variant.sink.empty() && !spec.variant.softmax) {
+    return make_error(Code::kSpecInvalid, "$.variant.sink",
+                      "stands beside \"softmax\": false, and a sink is a term of the softmax's sum",
+                      "remove one of the two");
   }
   ATTNLOOM_CHECK(check_variant(spec.variant, "$.variant"));
   return check_unused_fields(spec.variant);

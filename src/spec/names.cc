@@ -78,6 +78,7 @@ constexpr std::string_view kTaken[] = {
     "query_transform",
     "key_transform",
     "value_transform",
+    "sink_of",
     "NULL",
     "NAN",
     "INFINITY",

@@ -51,6 +51,19 @@ inline std::vector<GoldenSpec> golden_specs() {
        R"({"attnloom": 1, "kernel": "page_copy", "target": "sm_90a", "dtype": {"kv": "e4m3"},
         "head_dim": {"qk": 192, "vo": 128}, "layout": {"kv": "paged", "page_size": 1}})",
        0},
+      {"every_functor", R"({"attnloom": 1, "kernel": "attention", "target": "sm_90a",
+        "dtype": {"q": "bf16", "kv": "bf16", "o": "bf16"}, "head_dim": {"qk": 192, "vo": 128}, "group_size": 1,
+        "layout": {"kv": "ragged"}, "tile": {"q": 16, "kv": 64},
+        "variant": {"name": "every_functor", "sink": "sinks",
+          "params": [{"name": "sinks", "type": "ptr<f32>"}, {"name": "inv_freq", "type": "ptr<f32>"}],
+          "prelude": "constexpr float kHalf = 0.5f;",
+          "logits_transform": "return logits * kHalf;",
+          "logits_mask": "return kv_pos != batch;",
+          "output_transform": "return o * float(dim + 1) + lse;",
+          "query_transform": "x.scale(kHalf);",
+          "key_transform": "x.rotate_pairs(64, [&](int i, float& c, float& s) {\n  loom::rotation(a.pos, inv_freq[i], c, s);\n});",
+          "value_transform": "x.set(0, 1.0f);"}})",
+       0},
   };
 }
 

@@ -116,20 +116,21 @@ TEST_CASE("a field that no kernel uses is refused: B59") {
                  "no kernel of this version");
   refuse_variant([](Variant& v) { v.tile_mask = "return 1;"; }, "$.variant.tile_mask",
                  "no kernel of this version");
-  refuse_variant([](Variant& v) { v.output_transform = "return o;"; }, "$.variant.output_transform",
-                 "no kernel");
-  refuse_variant([](Variant& v) { v.query_transform = "x[0] = 0;"; }, "$.variant.query_transform",
-                 "no kernel");
-  refuse_variant([](Variant& v) { v.key_transform = "x[0] = 0;"; }, "$.variant.key_transform",
-                 "no kernel");
-  refuse_variant([](Variant& v) { v.value_transform = "x[0] = 0;"; }, "$.variant.value_transform",
-                 "no kernel");
-  refuse_variant(
-      [](Variant& v) {
-        v.params = {{"s", ParamType::kPtrF32}};
-        v.sink = "s";
-      },
-      "$.variant.sink", "no kernel");
+}
+
+TEST_CASE("every functor and a sink are taken, a sink without softmax is not") {
+  Spec spec = plain_spec();
+  Variant& v = spec.variant;
+  v.prelude = "constexpr float kOne = 1.0f;";
+  v.logits_transform = "return logits * kOne;";
+  v.logits_mask = "return true;";
+  v.output_transform = "return o;";
+  v.query_transform = v.key_transform = v.value_transform = "x.scale(kOne);";
+  v.params = {{"s", ParamType::kPtrF32}};
+  v.sink = "s";
+  CHECK(check_spec(spec).ok());
+  v.softmax = false;
+  refuse(spec, "$.variant.sink", "remove one of the two", Code::kSpecInvalid);
 }
 
 TEST_CASE("kernels, dtypes and layouts of later versions") {

@@ -47,13 +47,11 @@ TEST_CASE("a param hides no argument and nothing that the kernel or the compiler
   for (const char* good : {"cap", "slopes", "window", "logit", "scale", "_x"}) {
     CHECK(check_param_name(good, "$").ok());
   }
-  for (const char* bad : {"logits", "batch",   "q_pos",     "kv_pos",
-                          "q_head", "kv_head", "q_len",     "kv_len",
-                          "lse",    "dim",     "args",      "plan",
-                          "loom",   "Variant", "threadIdx", "logits_mask",
-                          "__x",    "x__y",    "_Pragma",   "LOOM_DEVICE",
-                          "return", "NULL",    "",          "a",
-                          "x",      "o"}) {
+  for (const char* bad :
+       {"logits",    "batch",       "q_pos",   "kv_pos", "q_head", "kv_head", "q_len",
+        "kv_len",    "lse",         "dim",     "args",   "plan",   "loom",    "Variant",
+        "threadIdx", "logits_mask", "sink_of", "__x",    "x__y",   "_Pragma", "LOOM_DEVICE",
+        "return",    "NULL",        "",        "a",      "x",      "o"}) {
     INFO(bad);
     CHECK(check_param_name(bad, "$").code == Code::kSpecInvalid);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loom/ops.cuh"
 #include "loom/plan.cuh"
+#include "loom/row.cuh"
 #include "loom/types.cuh"
 
 namespace loom_rendered {
@@ -23,6 +24,11 @@ struct Config {
   static constexpr bool kSoftmax = false;
   static constexpr bool kHasLogitsTransform = true;
   static constexpr bool kHasLogitsMask = true;
+  static constexpr bool kHasSink = false;
+  static constexpr bool kHasOutputTransform = false;
+  static constexpr bool kHasQueryTransform = false;
+  static constexpr bool kHasKeyTransform = false;
+  static constexpr bool kHasValueTransform = false;
   static constexpr int kClassCount = 1;
   static constexpr int kThreads = 128;
   static constexpr int kMinCtasPerSm = 2;
