@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "kernels/covering.h"
 #include "kernels/kernel_rig.h"
+#include "kernels/shipped.h"
 
 namespace attnloom::testing {
 namespace {
@@ -55,13 +56,9 @@ const std::vector<const char*> kMasks = {R"({})",
                                          R"({"custom": true})",
                                          R"({"causal": true, "window_left": 40, "custom": true})"};
 const std::vector<const char*> kFunctors = {
-    R"({"name": "plain"})",
-    R"({"name": "soft_cap", "params": [{"name": "cap", "type": "f32"}],
-        "logits_transform": "return cap * loom::tanh(logits / cap);"})",
-    R"({"name": "alibi", "params": [{"name": "slopes", "type": "ptr<f32>"}],
-        "logits_transform": "return logits - slopes[q_head] * (q_pos - kv_pos);"})",
-    R"({"name": "sigmoid", "softmax": false, "params": [{"name": "bias", "type": "f32"}],
-        "logits_transform": "return 1.0f / (1.0f + expf(-(logits + bias)));"})",
+    // Shipped variants by name; those whose params do not fit every length are in functors_test.cc.
+    "causal", "soft_cap", "alibi", "sigmoid", "custom_mask", "rope_neox", "rope_interleaved",
+    "qk_norm", "streaming_llm_rope", "attention_sink", "output_gate",
     // No twin: judged by its own functors.
     R"({"name": "every_third", "params": [{"name": "step", "type": "i32"}],
         "logits_mask": "return (kv_pos + q_head) % step != 0;"})"};
@@ -82,23 +79,18 @@ std::vector<int> levels() {
 }
 
 Json variant_of(int functor, int mask) {
-  Json variant = Json::parse(kFunctors[static_cast<std::size_t>(functor)]);
+  const std::string text = kFunctors[static_cast<std::size_t>(functor)];
+  Json variant = text[0] == '{' ? Json::parse(text) : shipped_variant(text);
   variant["mask"] = Json::parse(kMasks[static_cast<std::size_t>(mask)]);
   return variant;
 }
 
-Json inputs_of(const Json& variant, int q_heads) {
+Json inputs_of(const Json& variant, const VariantUse& use) {
   Json inputs = {{"q", {{"random", "normal"}, {"seed", 1}}},
                  {"k", {{"random", "normal"}, {"seed", 2}}},
                  {"v", {{"random", "normal"}, {"seed", 3}}}};
-  if (variant["name"] == "soft_cap") inputs["params"] = {{"cap", 8.0}};
-  if (variant["name"] == "sigmoid") inputs["params"] = {{"bias", -1.0}};
-  if (variant["name"] == "every_third") inputs["params"] = {{"step", 3}};
-  if (variant["name"] == "alibi") {
-    Json slopes = Json::array();
-    for (int h = 0; h < q_heads; ++h) slopes.push_back(0.25 / (1 + h));
-    inputs["params"] = {{"slopes", {{"dtype", "f32"}, {"shape", {q_heads}}, {"data", slopes}}}};
-  }
+  const Json params = params_for(variant, use);
+  if (!params.empty()) inputs["params"] = params;
   return inputs;
 }
 
@@ -170,7 +162,9 @@ Json case_of(const std::vector<int>& row) {
             {"tile", Json::parse(kTiles[at(5)])},
             {"variant", variant}}},
           {"workload", workload},
-          {"inputs", inputs_of(variant, group * kv_heads)}};
+          {"inputs", inputs_of(variant, {.q_heads = group * kv_heads,
+                                         .dim_qk = kHeadDims[at(1)].first,
+                                         .lengths = kLengths[at(8)]})}};
 }
 
 void run_rows(const std::vector<std::vector<int>>& rows) {

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The variants of examples/specs as the tests use them: the shipped text itself, and params that
+// fit a workload. ATTNLOOM_TEST_SPECS names the folder on a machine that did not build this
+// program.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+
+namespace attnloom::testing {
+
+// The names of all of them, sorted.
+std::vector<std::string> shipped_variants();
+
+// The "variant" of examples/specs/NAME.json.
+Json shipped_variant(const std::string& name);
+
+struct VariantUse {
+  int q_heads = 1;
+  int dim_qk = 64;
+  std::vector<std::pair<int, int>> lengths;  // (query, KV) a request
+};
+
+// A value for each param of `variant`, by its name and type. Trees have at most 31 nodes.
+Json params_for(const Json& variant, const VariantUse& use);
+
+}  // namespace attnloom::testing
