@@ -20,6 +20,13 @@ std::filesystem::path specs_folder() {
   return folder != nullptr ? folder : ATTNLOOM_SPECS_DIR;
 }
 
+Json shipped_spec(const std::string& name) {
+  std::ifstream in(specs_folder() / (name + ".json"), std::ios::binary);
+  INFO(name);
+  REQUIRE(in.good());
+  return Json::parse(std::string(std::istreambuf_iterator<char>(in), {}));
+}
+
 Json array_of(const std::string& dtype, const std::vector<double>& data) {
   Json values = Json::array();
   for (const double x : data) {
@@ -92,17 +99,16 @@ Json value_for(const std::string& name, const std::string& type, const VariantUs
 std::vector<std::string> shipped_variants() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(specs_folder())) {
-    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+    if (entry.path().extension() != ".json") continue;
+    const std::string name = entry.path().stem().string();
+    if (shipped_spec(name).at("kernel") == "attention") names.push_back(name);
   }
   std::sort(names.begin(), names.end());
   return names;
 }
 
 Json shipped_variant(const std::string& name) {
-  std::ifstream in(specs_folder() / (name + ".json"), std::ios::binary);
-  INFO(name);
-  REQUIRE(in.good());
-  return Json::parse(std::string(std::istreambuf_iterator<char>(in), {})).at("variant");
+  return shipped_spec(name).at("variant");
 }
 
 Json params_for(const Json& variant, const VariantUse& use) {

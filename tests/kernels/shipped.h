@@ -12,7 +12,7 @@
 
 namespace attnloom::testing {
 
-// The names of all of them, sorted.
+// The names of all that are for attention, sorted.
 std::vector<std::string> shipped_variants();
 
 // The "variant" of examples/specs/NAME.json.
