@@ -105,11 +105,13 @@ TEST_CASE("functors over layouts, classes, splits and head dims", "[functors]") 
   }
 }
 
-// A chunk of several KV tiles: the query rows must be transformed with the first of them only.
+// Chunks of several KV tiles: the query rows must be transformed with the first of them only. Head
+// dim 144 is past those whose queries are held in registers, where a second pass would change
+// nothing.
 TEST_CASE("rows are transformed once an item", "[functors]") {
   const std::unique_ptr<Engine> engine = make_test_engine(kSeed);
   for (const char* name : {"rope_neox", "qk_norm"}) {
-    judge(*engine, case_for(shipped_variant(name), true, R"({"q": 16, "kv": 64})", 64, "bf16",
+    judge(*engine, case_for(shipped_variant(name), true, R"({"q": 16, "kv": 64})", 144, "bf16",
                             {{200, 260}}, 8, 2));
   }
 }
