@@ -13,10 +13,14 @@ struct Config {
   static constexpr int kGroupSize = 1;
   static constexpr bool kPaged = false;
   static constexpr int kPageSize = 1;
+  static constexpr bool kPadded = false;
+  static constexpr bool kBsr = false;
+  static constexpr int kBlockColumns = 1;
   static constexpr bool kCausal = false;
   static constexpr bool kWindow = false;
   static constexpr bool kWindowRuntime = false;
   static constexpr int kWindowLeft = -1;
+  static constexpr bool kCustomMask = false;
   static constexpr bool kSoftmax = true;
   static constexpr bool kHasLogitsTransform = true;
   static constexpr bool kHasLogitsMask = true;
