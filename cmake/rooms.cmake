@@ -33,13 +33,19 @@ function(attnloom_room name)
   endif()
 endfunction()
 
-# attnloom_test(NAME SOURCES a_test.cc ... LINK targets ...): one Catch2 program, one ctest entry "NAME".
+# attnloom_test(NAME SOURCES a_test.cc ... LINK targets ... [PARTS tags ...]): one Catch2 program, one ctest entry
+# "NAME" or, with parts, one entry "NAME_tag" for the cases of each tag, so that they can run side by side.
 function(attnloom_test name)
-  cmake_parse_arguments(TEST "" "" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(TEST "" "" "SOURCES;LINK;PARTS" ${ARGN})
   add_executable(${name}_test ${TEST_SOURCES})
   target_link_libraries(${name}_test PRIVATE attnloom_catch_main ${TEST_LINK})
   if(NOT TEST_SOURCES MATCHES "\\.c(;|$)")  # a program with C in it cannot share a C++ header
     target_precompile_headers(${name}_test REUSE_FROM attnloom_catch_main)
   endif()
-  add_test(NAME ${name} COMMAND ${name}_test)
+  if(NOT TEST_PARTS)
+    add_test(NAME ${name} COMMAND ${name}_test)
+  endif()
+  foreach(part IN LISTS TEST_PARTS)
+    add_test(NAME ${name}_${part} COMMAND ${name}_test "[${part}]")
+  endforeach()
 endfunction()

@@ -12,6 +12,9 @@ template <class Config>
 constexpr bool kHasFunctors =
     Config::kHasLogitsTransform || Config::kHasLogitsMask || !Config::kSoftmax;
 
+template <class Config>
+constexpr bool kScalesLogits = Config::kHasLogitsTransform || !Config::kSoftmax;
+
 // The KV range that a query tile can see at all, and the part of it where every row sees every key.
 struct KvBounds {
   int begin;       // first tile to walk: a multiple of the KV tile
@@ -66,8 +69,8 @@ LOOM_DEVICE KvBounds kv_bounds(const PlanHeader& plan, const RequestRow& request
 
 // One 16-row block of logits against `fragments * 8` columns, in two forms: of a tile
 // that the structured masks cut (`partial`), and of one where every row sees every key, which asks
-// nothing but the variant. Leaves inputs of the softmax: raw products where there is no functor
-// (softmax_factor() scales them), scaled logits else.
+// nothing but the variant. Leaves inputs of the softmax: scaled logits where something has to see
+// them (kScalesLogits), else raw products, which softmax_factor() scales.
 template <class Config, class Variant, bool partial, int fragments>
 LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& variant,
                                   const PlanHeader& plan, const RequestRow& request,
@@ -107,7 +110,7 @@ LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& 
                                              request.qo_len, request.kv_len);
         }
         float x = logits[j][e];
-        if constexpr (kHasFunctors<Config>) x *= plan.scale;
+        if constexpr (kScalesLogits<Config>) x *= plan.scale;
         if constexpr (Config::kHasLogitsTransform) {
           if (keep) {
             x = variant.logits_transform(x, request.batch, q_pos, kv_pos, q_head, work.kv_head,
@@ -123,7 +126,7 @@ LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& 
 // What fold() has to multiply logits by.
 template <class Config>
 LOOM_DEVICE float softmax_factor(const PlanHeader& plan) {
-  return kHasFunctors<Config> ? kLog2E : plan.scale * kLog2E;
+  return kScalesLogits<Config> ? kLog2E : plan.scale * kLog2E;
 }
 
 }  // namespace loom
