@@ -39,9 +39,9 @@ int most_ctas_per_sm(int q, int warps) {
   return (q <= 32 ? 4 : 2) * 4 / warps;
 }
 
-// An estimate: fp32 accumulators O and S (the 16-bit weights take S's place), queries where they
-// are held (attention_mma.cuh, kHoldQueries), and about 56 for addresses, fragments and softmax
-// state. It is there to choose by; a compile that spills steps down.
+// An estimate: fp32 accumulators O and S (the 16-bit weights take S's place, all but a few),
+// queries where they are held (attention_mma.cuh, kHoldQueries), and about 56 for addresses,
+// fragments and softmax state. It is there to choose by; a compile that spills steps down.
 int registers_per_thread(const Spec& spec, const TileClass& tile, int warps) {
   const WarpLayout layout = warp_layout(tile.q, warps);
   const int o = layout.row_blocks * spec.head_dim.vo / 2;
@@ -50,7 +50,7 @@ int registers_per_thread(const Spec& spec, const TileClass& tile, int warps) {
   const int rest = o > 128 ? 112 : 56;
   const int s = layout.row_blocks * (tile.kv / layout.kv_warps) / 2;
   const int held = layout.row_blocks == 1 && spec.head_dim.qk <= 128 ? spec.head_dim.qk / 4 : 0;
-  return o + s + held + rest;
+  return o + s + s / 16 + held + rest;
 }
 
 // Bytes of a row of `columns` 16-bit elements: slabs of 64 columns and a tail of 16, 32 or 64
@@ -108,11 +108,15 @@ int capped_ctas_per_sm(const Spec& spec, const TileClass& tile, int warps) {
 
 // The KV tile with the most CTAs an SM, and among those the largest: it has the fewest barriers a
 // token.
-std::optional<TileClass> best_class(const Spec& spec, int q, int warps) {
+// `spare`: registers to leave free.
+std::optional<TileClass> best_class(const Spec& spec, int q, int warps, int spare) {
   std::optional<TileClass> best;
   for (const int kv : kKvTiles) {
     const TileClass tile{q, kv, kStages};
     if (!check_fit(spec, tile, warps).ok()) continue;
+    if (registers_per_thread(spec, tile, warps) + spare >
+        target_limits(*spec.target).registers_per_thread)
+      continue;
     if (!best || capped_ctas_per_sm(spec, tile, warps) >= capped_ctas_per_sm(spec, *best, warps))
       best = tile;
   }
@@ -149,10 +153,13 @@ Status check_query_tile(int q, std::string path) {
 
 // The best class of each of `query_tiles` in one kernel; nothing where one of them has none.
 std::optional<KernelChoice> best_choice(const Spec& spec, std::span<const int> query_tiles) {
+  // A kernel that also holds another class needs a few more (16 x 64 with 128 x 64 spilled 20 bytes
+  // at head dim 128).
+  const int spare = query_tiles.size() > 1 ? 8 : 0;
   for (const int warps : kWarpCounts) {
     std::vector<TileClass> classes;
     for (const int q : query_tiles) {
-      const std::optional<TileClass> best = best_class(spec, q, warps);
+      const std::optional<TileClass> best = best_class(spec, q, warps, spare);
       if (best) classes.push_back(*best);
     }
     if (classes.size() == query_tiles.size()) return make_choice(spec, std::move(classes), warps);

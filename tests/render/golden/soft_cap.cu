@@ -32,7 +32,7 @@ struct Config {
   static constexpr int kClassCount = 2;
   static constexpr int kThreads = 128;
   static constexpr int kMinCtasPerSm = 2;
-  static constexpr int kSharedBytes = 98320;
+  static constexpr int kSharedBytes = 69648;
 };
 
 template <int index>
@@ -43,7 +43,7 @@ struct TileClass<0> {
 };
 template <>
 struct TileClass<1> {
-  static constexpr int kQ = 128, kKv = 64, kStages = 2;
+  static constexpr int kQ = 128, kKv = 32, kStages = 2;
 };
 
 struct Variant {
