@@ -6,6 +6,7 @@
 #pragma once
 
 #include "loom/epilogue.cuh"
+#include "loom/operands.cuh"
 #include "loom/pipeline.cuh"
 #include "loom/row_pass.cuh"
 #include "loom/variant.cuh"
@@ -31,12 +32,15 @@ struct AttentionTile {
   static constexpr int kLogits = Layout::kKvPerWarp / 8;
   static constexpr int kValues = Config::kHeadDimVo / 8;
   static constexpr int kSteps = Config::kHeadDimQk / 16;
+  static constexpr int kKeyChunks = sizeof(typename Config::KvElement);  // 16-byte, of one step
   // Held queries cost 4 registers a step and save their reload for every tile; two row blocks have
   // none to spare.
   static constexpr bool kHoldQueries = Layout::kBlocks == 1 && kSteps <= 8;
   // Prefill has arithmetic to hide the copies' addresses behind; decode lives on bytes in flight.
   static constexpr bool kCopyLate =
       Layout::kKvWarps == 1 && !Config::kPaged && !kHasFunctors<Config>;
+  using Operand = Operands<Element, typename Config::KvElement, !kHoldQueries && kLogits % 4 == 0>;
+  using OperandType = typename Operand::Type;
   // The epilogue's scratch: 16 fp32 rows a warp, padded so that neighbouring rows lie eight banks
   // apart. The first word of the padding is the row's LSE where the finish needs it.
   static constexpr int kScratchStride = Config::kHeadDimVo + 8;  // words
@@ -100,6 +104,15 @@ struct AttentionTile {
     }
   }
 
+  LOOM_DEVICE void prepare_queries() {
+    if constexpr (Operand::kUnpacks) arrange_queries<Config>(queries(), shared);
+    if constexpr (kHoldQueries) {
+#pragma unroll
+      for (int k = 0; k < kSteps; ++k)
+        load_matrix_x4(held[k], QTile::advance(query_place(), 0, 2 * k));
+    }
+  }
+
   // One tile of keys and values; the pipeline hands the stage back to the copies when we return.
   template <class CopyNext>
   LOOM_DEVICE void step(int position, int stage, const typename Ring::KTile& keys,
@@ -109,13 +122,7 @@ struct AttentionTile {
       transform_tiles<Config>(shared, queries(), keys, tokens, variant, request, work, bounds,
                               columns_of(position, stage, 0), position);
     }
-    if constexpr (kHoldQueries) {
-      if (position == bounds.begin) {
-#pragma unroll
-        for (int k = 0; k < kSteps; ++k)
-          load_matrix_x4(held[k], QTile::advance(query_place(), 0, 2 * k));
-      }
-    }
+    if ((Operand::kUnpacks || kHoldQueries) && position == bounds.begin) prepare_queries();
     float logits[Layout::kBlocks][kLogits][4];
     multiply_queries(logits, keys);
     if constexpr (kCopyLate) copy_next();
@@ -124,7 +131,8 @@ struct AttentionTile {
     } else if constexpr (kHasFunctors<Config>) {
       apply_variant<false>(logits, position, stage);
     }
-    if constexpr (Config::kSoftmax) state.fold(logits, values, softmax_factor<Config>(plan));
+    if constexpr (Config::kSoftmax)
+      state.fold(logits, values, softmax_factor<Config>(plan, args, work));
     multiply_values(logits, tokens);
   }
 
@@ -150,24 +158,31 @@ struct AttentionTile {
       }
     }
     const typename QTile::Place query_place = this->query_place();
-    const typename Ring::KTile::Place key_place = lane_place_of_rows(keys, Layout::kv_begin());
+    const typename Ring::KTile::Place key_place = Operand::key_place(keys, Layout::kv_begin());
 #pragma unroll
-    for (int k = 0; k < kSteps; ++k) {
-      u32 a[Layout::kBlocks][4];
+    for (int k = 0; k < kSteps; k += Operand::kKeySteps) {
+      u32 a[Operand::kKeySteps][Layout::kBlocks][4];
       if constexpr (!kHoldQueries) {
 #pragma unroll
-        for (int b = 0; b < Layout::kBlocks; ++b)
-          load_matrix_x4(a[b], QTile::advance(query_place, 16 * b, 2 * k));
+        for (int s = 0; s < Operand::kKeySteps; ++s) {
+#pragma unroll
+          for (int b = 0; b < Layout::kBlocks; ++b)
+            load_matrix_x4(a[s][b], QTile::advance(query_place, 16 * b, 2 * (k + s)));
+        }
       }
 #pragma unroll
-      for (int j = 0; j < kLogits; j += 2) {
-        u32 r[4];
-        load_matrix_x4(r, Ring::KTile::advance(key_place, 8 * j, 2 * k));
+      for (int j = 0; j < kLogits; j += Operand::kKeyBlocks) {
+        u32 key[Operand::kKeySteps][Operand::kKeyBlocks][2];
+        Operand::load_keys(key, Ring::KTile::advance(key_place, 8 * j, k * kKeyChunks));
 #pragma unroll
-        for (int b = 0; b < Layout::kBlocks; ++b) {
-          const u32(&query)[4] = kHoldQueries ? held[kHoldQueries ? k : 0] : a[b];
-          mma_16x8x16(logits[b][j], query, r[0], r[1], Element{});
-          mma_16x8x16(logits[b][j + 1], query, r[2], r[3], Element{});
+        for (int s = 0; s < Operand::kKeySteps; ++s) {
+#pragma unroll
+          for (int b = 0; b < Layout::kBlocks; ++b) {
+            const u32(&query)[4] = kHoldQueries ? held[kHoldQueries ? k + s : 0] : a[s][b];
+#pragma unroll
+            for (int n = 0; n < Operand::kKeyBlocks; ++n)
+              mma_16x8x16(logits[b][j + n], query, key[s][n][0], key[s][n][1], OperandType{});
+          }
         }
       }
     }
@@ -186,17 +201,19 @@ struct AttentionTile {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const float(&pair)[4] = weights[b][2 * k + i / 2];
-          a[b][i] = pack2(pair[2 * (i & 1)], pair[2 * (i & 1) + 1], Element{});
+          a[b][i] = pack2(pair[2 * (i & 1)], pair[2 * (i & 1) + 1], OperandType{});
         }
       }
 #pragma unroll
-      for (int j = 0; j < kValues; j += 2) {
-        u32 r[4];
-        load_matrix_x4_trans(r, Ring::VTile::advance(token_place, 16 * k, j));
+      for (int j = 0; j < kValues; j += Operand::kValueBlocks) {
+        u32 value[Operand::kValueBlocks][2];
+        Operand::load_values(
+            value, Ring::VTile::advance(token_place, 16 * k, 2 * j / Operand::kValueBlocks));
 #pragma unroll
         for (int b = 0; b < Layout::kBlocks; ++b) {
-          mma_16x8x16(values[b][j], a[b], r[0], r[1], Element{});
-          mma_16x8x16(values[b][j + 1], a[b], r[2], r[3], Element{});
+#pragma unroll
+          for (int n = 0; n < Operand::kValueBlocks; ++n)
+            mma_16x8x16(values[b][j + n], a[b], value[n][0], value[n][1], OperandType{});
         }
       }
     }
@@ -217,10 +234,12 @@ struct AttentionTile {
   // time, so that eight lanes store one row 16 bytes (or 32) each.
   LOOM_DEVICE void write_own_rows(const Output& output, const ItemRows<Config, Variant>& sink) {
     float* block = reinterpret_cast<float*>(shared) + warp_index() * 16 * kScratchStride;
+    const float value_scale = kv_scale<Config>(args.v_scale, work);
 #pragma unroll
     for (int b = 0; b < Layout::kBlocks; ++b) {
-      store_block(block, b,
-                  [&](int r) { return Config::kSoftmax ? inverse_sum(state.l[b][r]) : 1.0f; });
+      store_block(block, b, [&](int r) {
+        return value_scale * (Config::kSoftmax ? inverse_sum(state.l[b][r]) : 1.0f);
+      });
       if ((lane_index() & 3) == 0) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
@@ -277,7 +296,8 @@ struct AttentionTile {
 #pragma unroll
         for (int e = 0; e < 8; ++e) x[e] = fmaf(weight, part[e], x[e]);
       }
-      const float inverse = Config::kSoftmax ? inverse_sum(sum) : 1.0f;
+      const float inverse =
+          kv_scale<Config>(args.v_scale, work) * (Config::kSoftmax ? inverse_sum(sum) : 1.0f);
 #pragma unroll
       for (int e = 0; e < 8; ++e) x[e] *= inverse;
       if (!output.exists(row)) continue;
@@ -292,11 +312,21 @@ struct AttentionTile {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const float scale = factor(r);
+      float* row = block + fragment_row(2 * r) * kScratchStride;
+      if constexpr (Operand::kUnpacks) {
 #pragma unroll
-      for (int j = 0; j < kValues; ++j) {
-        *reinterpret_cast<float2*>(block + fragment_row(2 * r) * kScratchStride +
-                                   fragment_column(j, 0)) =
-            make_float2(values[b][j][2 * r] * scale, values[b][j][2 * r + 1] * scale);
+        for (int j = 0; j < kValues; j += 2) {
+          const float* even = values[b][j] + 2 * r;  // dims 0 and 2 of this lane's four
+          const float* odd = values[b][j + 1] + 2 * r;
+          *reinterpret_cast<float4*>(row + 8 * j + 4 * (lane_index() & 3)) =
+              make_float4(even[0] * scale, odd[0] * scale, even[1] * scale, odd[1] * scale);
+        }
+      } else {
+#pragma unroll
+        for (int j = 0; j < kValues; ++j) {
+          *reinterpret_cast<float2*>(row + fragment_column(j, 0)) =
+              make_float2(values[b][j][2 * r] * scale, values[b][j][2 * r + 1] * scale);
+        }
       }
     }
   }

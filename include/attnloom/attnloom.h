@@ -284,6 +284,10 @@ typedef struct alm_attention {
    * [q_len][kv_len], lowest bit of a byte first, each request from a byte of its own. The address
    * is a multiple of 4. */
   alm_tensor custom_mask;
+  /* f32 [1] with kv_scale "tensor", [kv_heads] with "head", else dtype 0; finite and > 0. A key is
+   * what is stored times k_scale, a value what is stored times v_scale. */
+  alm_tensor k_scale;
+  alm_tensor v_scale;
 } alm_attention;
 
 /* Launches the plan's kernel: no lock, allocation, synchronisation or environment; may be captured

@@ -15,16 +15,17 @@ constexpr int kRowsPerPass = Config::kThreads / kLanesPerRow;
 // Copies the chunks of one row that belong to `lane` of its eight; a row that does not exist
 // becomes zeros, so that neither stale shared memory nor an unused cache slot (NaN times a zero
 // weight is NaN) can reach a product.
-template <class Tile>
-LOOM_DEVICE void copy_row(const Tile& tile, int row, int lane, const u16* from, bool exists) {
+template <class Tile, class T>
+LOOM_DEVICE void copy_row(const Tile& tile, int row, int lane, const T* from, bool exists) {
+  constexpr int kChunk = 16 / sizeof(T);  // elements
   const int bytes = exists ? 16 : 0;
   const u32 to = tile.slab_address(row, lane);
 #pragma unroll
   for (int slab = 0; slab < Tile::kSlabChunks / 8; ++slab)
-    copy_async_16(to + slab * Tile::kSlabBytes, from + lane * 8 + slab * 64, bytes);
+    copy_async_16(to + slab * Tile::kSlabBytes, from + (slab * 8 + lane) * kChunk, bytes);
   constexpr int kTailChunks = Tile::kChunks - Tile::kSlabChunks;
   if (kTailChunks > 0 && lane < kTailChunks)
-    copy_async_16(tile.tail_address(row, lane), from + (Tile::kSlabChunks + lane) * 8, bytes);
+    copy_async_16(tile.tail_address(row, lane), from + (Tile::kSlabChunks + lane) * kChunk, bytes);
 }
 
 // Query rows, packed as token * group + head within the group.
@@ -55,11 +56,12 @@ struct KvSource {
   // Rows of a tile that this lane copies; of a tile smaller than a pass only the first threads do.
   static constexpr int kRows = (tile_rows + kRowsPerPass<Config> - 1) / kRowsPerPass<Config>;
 
+  using Element = typename Config::KvElement;
   static constexpr bool kIndexed = Config::kPaged || Config::kBsr;
   static constexpr int kIndexedTokens = Config::kBsr ? Config::kBlockColumns : Config::kPageSize;
 
-  const u16* k;  // first row of this request and KV head; of a paged one, of page 0
-  const u16* v;
+  const Element* k;  // first row of this request and KV head; of a paged one, of page 0
+  const Element* v;
   const int* pages;  // or blocks
   int kv_end;        // of the walk
   int kv_len;        // bsr only
@@ -68,8 +70,8 @@ struct KvSource {
 
   LOOM_DEVICE KvSource(const AttentionArgs& args, const RequestRow& request, const WorkItem& work,
                        int kv_end, int* positions)
-      : k(static_cast<const u16*>(args.k) + work.kv_head * args.k_head_stride),
-        v(static_cast<const u16*>(args.v) + work.kv_head * args.v_head_stride),
+      : k(static_cast<const Element*>(args.k) + work.kv_head * args.k_head_stride),
+        v(static_cast<const Element*>(args.v) + work.kv_head * args.v_head_stride),
         kv_end(kv_end),
         kv_len(request.kv_len),
         positions(positions) {

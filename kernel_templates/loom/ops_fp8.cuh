@@ -67,9 +67,15 @@ LOOM_DEVICE u32 unpack2_f16(u32 word, E4m3) {
   const u32 sorted = second == first + 1 ? word : __byte_perm(word, 0, 0x3120);
   constexpr bool kUpper = first == (second == first + 1 ? 2 : 1);
   u32 wide;
-  asm("cvt.rn.f16x2.e4m3x2 %0, %1;"
-      : "=r"(wide)
-      : "h"(static_cast<u16>(kUpper ? sorted >> 16 : sorted)));
+  if constexpr (kUpper) {
+    asm("{ .reg .b16 lower, upper; mov.b32 {lower, upper}, %1; cvt.rn.f16x2.e4m3x2 %0, upper; }"
+        : "=r"(wide)
+        : "r"(sorted));
+  } else {
+    asm("{ .reg .b16 lower, upper; mov.b32 {lower, upper}, %1; cvt.rn.f16x2.e4m3x2 %0, lower; }"
+        : "=r"(wide)
+        : "r"(sorted));
+  }
   return wide;
 #else
   // Each code in the upper byte of its half. Sign and magnitude moved to where f16 has them mean

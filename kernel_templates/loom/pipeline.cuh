@@ -9,8 +9,10 @@ namespace loom {
 
 template <class Config, class Class>
 struct KvRing {
-  using KTile = SharedTile<Class::kKv, Config::kHeadDimQk>;
-  using VTile = SharedTile<Class::kKv, Config::kHeadDimVo>;
+  // Tiles count 16-bit units: two elements of an 8-bit cache.
+  static constexpr int kElementBytes = sizeof(typename Config::KvElement);
+  using KTile = SharedTile<Class::kKv, Config::kHeadDimQk * kElementBytes / 2>;
+  using VTile = SharedTile<Class::kKv, Config::kHeadDimVo * kElementBytes / 2>;
   static constexpr int kStageBytes = KTile::kBytes + VTile::kBytes;
   static constexpr int kStagesBytes = Class::kStages * kStageBytes;
   // Behind the stages, with block-sparse rows: the position of each key of a stage (columns.cuh).

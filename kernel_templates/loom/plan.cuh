@@ -102,6 +102,10 @@ struct AttentionArgs {
   long long lse_token_stride, lse_head_stride;
   const void* pointers[kMaxPointers];  // pointer params in the order of the spec
   const unsigned char* custom_mask;    // or null; bits in little order, a request from a byte
+  // Of a quantised cache: one number or [kv_heads], as the spec says; null without scales. Not in
+  // the plan block, because one plan serves all layers and each layer has its own.
+  const float* k_scale;
+  const float* v_scale;
 };
 
 // What a launch of the merge kernel is given: `states` states of every (token, head) row become

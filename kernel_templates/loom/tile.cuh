@@ -60,7 +60,8 @@ struct SharedTile {
 
   // The address `more_rows` below and `more_chunks` to the right of a place: one XOR and an
   // immediate offset, where the general form made ptxas keep an address per chunk in a register
-  // and spill. REQUIRES: both are constants, more_rows a multiple of 8, more_chunks of 2.
+  // and spill. REQUIRES: more_rows is a multiple of 8, and more_chunks of 2 unless the place is of
+  // chunk 0; constants, where it is to be cheap.
   LOOM_DEVICE static u32 advance(const Place& place, int more_rows, int more_chunks) {
     if (more_chunks < kSlabChunks) {
       return (place.slab ^ static_cast<u32>((more_chunks & 7) << 4)) +

@@ -30,6 +30,9 @@ struct E5m2 {
   u8 bits;
 };
 
+// Where the scales of a quantised cache come from.
+enum class KvScale { kNone, kTensor, kHead };
+
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kLn2 = 0.6931471805599453f;
 

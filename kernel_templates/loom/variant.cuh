@@ -67,6 +67,21 @@ LOOM_DEVICE KvBounds kv_bounds(const PlanHeader& plan, const RequestRow& request
   return bounds;
 }
 
+// What the numbers of a quantised cache are multiplied by: one factor for the tensor or one a head.
+template <class Config>
+LOOM_DEVICE float kv_scale(const float* scales, const WorkItem& work) {
+  if constexpr (Config::kKvScale == KvScale::kTensor) return scales[0];
+  if constexpr (Config::kKvScale == KvScale::kHead) return scales[work.kv_head];
+  return 1.0f;
+}
+
+// Products of queries and stored keys to logits.
+template <class Config>
+LOOM_DEVICE float logit_scale(const PlanHeader& plan, const AttentionArgs& args,
+                              const WorkItem& work) {
+  return plan.scale * kv_scale<Config>(args.k_scale, work);
+}
+
 // One 16-row block of logits against `fragments * 8` columns, in two forms: of a tile
 // that the structured masks cut (`partial`), and of one where every row sees every key, which asks
 // nothing but the variant. Leaves inputs of the softmax: scaled logits where something has to see
@@ -110,7 +125,7 @@ LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& 
                                              request.qo_len, request.kv_len);
         }
         float x = logits[j][e];
-        if constexpr (kScalesLogits<Config>) x *= plan.scale;
+        if constexpr (kScalesLogits<Config>) x *= logit_scale<Config>(plan, columns.args, work);
         if constexpr (Config::kHasLogitsTransform) {
           if (keep) {
             x = variant.logits_transform(x, request.batch, q_pos, kv_pos, q_head, work.kv_head,
@@ -125,8 +140,9 @@ LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& 
 
 // What fold() has to multiply logits by.
 template <class Config>
-LOOM_DEVICE float softmax_factor(const PlanHeader& plan) {
-  return kScalesLogits<Config> ? kLog2E : plan.scale * kLog2E;
+LOOM_DEVICE float softmax_factor(const PlanHeader& plan, const AttentionArgs& args,
+                                 const WorkItem& work) {
+  return kScalesLogits<Config> ? kLog2E : logit_scale<Config>(plan, args, work) * kLog2E;
 }
 
 }  // namespace loom

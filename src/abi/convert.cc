@@ -94,6 +94,8 @@ Status convert_attention(const alm_attention* given, AttentionTensors* out) {
   out->page_indices = tensor_view(read.page_indices);
   out->block_indices = tensor_view(read.block_indices);
   out->custom_mask = tensor_view(read.custom_mask);
+  out->k_scale = tensor_view(read.k_scale);
+  out->v_scale = tensor_view(read.v_scale);
   if (read.param_count > 0) ATTNLOOM_CHECK(check_given(read.params, "tensors.params"));
   out->params.resize(read.param_count);
   for (std::size_t i = 0; i < read.param_count; ++i) {

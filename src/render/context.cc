@@ -82,6 +82,8 @@ TemplateContext variant_context(const Spec& spec, const KernelChoice& choice) {
   TemplateContext context;
   context.values = {
       {"element", std::string(device_name(spec.dtype.q))},
+      {"kv_element", std::string(device_name(spec.dtype.kv))},
+      {"kv_scale", std::string(device_name(variant.kv_scale))},
       {"head_dim_qk", std::to_string(spec.head_dim.qk)},
       {"head_dim_vo", std::to_string(spec.head_dim.vo)},
       {"group_size", std::to_string(spec.group_size)},

@@ -174,6 +174,21 @@ Status fill_mask(const Spec& spec, const Plan& plan, const TensorView& mask,
   return ok_status();
 }
 
+Status fill_scale(const Spec& spec, int kv_heads, std::string_view name, const TensorView& tensor,
+                  const float*& pointer) {
+  const KvScale scale = spec.variant.kv_scale;
+  if (scale == KvScale::kNone) {
+    if (!tensor.given()) return ok_status();
+    return tensor_error(name, "is not used by a variant with kv_scale \"none\"",
+                        "leave it out, or set variant.kv_scale");
+  }
+  ATTNLOOM_CHECK(check_tensor(name, tensor, TensorType::kF32,
+                              {{scale == KvScale::kHead ? kv_heads : 1}}, Access::kFlat,
+                              Role::kInput));
+  pointer = device_pointer<const float>(tensor.data);
+  return ok_status();
+}
+
 // One CTA writes results while another still reads inputs: in place would be a race.
 Status check_disjoint(const AttentionTensors& tensors) {
   struct Named {
@@ -181,7 +196,11 @@ Status check_disjoint(const AttentionTensors& tensors) {
     const TensorView& tensor;
   };
   const Named outputs[] = {{"o", tensors.o}, {"lse", tensors.lse}};
-  const Named inputs[] = {{"q", tensors.q}, {"k", tensors.k}, {"v", tensors.v}};
+  const Named inputs[] = {{"q", tensors.q},
+                          {"k", tensors.k},
+                          {"v", tensors.v},
+                          {"k_scale", tensors.k_scale},
+                          {"v_scale", tensors.v_scale}};
   for (const Named& output : outputs)
     for (const Named& input : inputs)
       ATTNLOOM_CHECK(check_apart(output.name, output.tensor, input.name, input.tensor));
@@ -205,6 +224,8 @@ Result<loom::AttentionArgs> attention_args(const Spec& spec, const Plan& plan, i
   ATTNLOOM_CHECK(fill_queries(spec, plan, q_heads, tensors, args));
   ATTNLOOM_CHECK(fill_keys(spec, plan, kv_heads, pool_pages, tensors, args));
   ATTNLOOM_CHECK(fill_mask(spec, plan, tensors.custom_mask, args));
+  ATTNLOOM_CHECK(fill_scale(spec, kv_heads, "k_scale", tensors.k_scale, args.k_scale));
+  ATTNLOOM_CHECK(fill_scale(spec, kv_heads, "v_scale", tensors.v_scale, args.v_scale));
   ATTNLOOM_CHECK(check_disjoint(tensors));
   ATTNLOOM_CHECK(fill_params(spec, q_heads, tensors.params, args));
   return args;

@@ -30,6 +30,8 @@ struct AttentionTensors {
   TensorView block_indices;  // i32 [>= plan.block_entries], bsr only
   TensorView custom_mask;    // u8 [>= plan.mask_bytes], with mask.custom only
   std::vector<PointerParam> params;
+  TensorView k_scale;  // f32 [1] or [kv_heads], as the spec's kv_scale says; without it not given
+  TensorView v_scale;
   DeviceAddress workspace = 0;
 };
 

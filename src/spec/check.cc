@@ -16,6 +16,7 @@ namespace {
 // sweeps.
 // Of mma.sync, as k of the first product and n of the second; 16 bytes of an 8-bit cache.
 constexpr int kHeadDimStep = 16;
+constexpr int kQuantisedHeadDimStep = 32;  // bytes: two 16-byte chunks of one ldmatrix.x4
 constexpr int kMaxHeadDim = 256;
 constexpr int kMaxGroupSize = 128;   // a token's query heads fit one tile of 128 rows
 constexpr int kMaxPageSize = 65536;  // tokens; of a block too
@@ -87,12 +88,42 @@ Status check_head_dim(const std::string& path, int given, int most = kMaxHeadDim
       "allowed: multiples of " + std::to_string(kHeadDimStep) + " up to " + std::to_string(most));
 }
 
+Status check_quantised_head_dim(const std::string& path, int given, DType kv) {
+  if (given % kQuantisedHeadDimStep == 0) return ok_status();
+  return unsupported(path,
+                     std::to_string(given) + " is not supported with dtype.kv " +
+                         std::string(json_name(kv)) + ": one ldmatrix reads 32 bytes of a row",
+                     "allowed: multiples of " + std::to_string(kQuantisedHeadDimStep) + " up to " +
+                         std::to_string(kMaxHeadDim));
+}
+
 Status check_dtypes(const DTypes& dtype) {
   ATTNLOOM_CHECK(check_one_of("$.dtype.q", dtype.q, {DType::kF16, DType::kBf16}));
-  ATTNLOOM_CHECK(check_one_of("$.dtype.kv", dtype.kv, {DType::kF16, DType::kBf16}));
   ATTNLOOM_CHECK(check_one_of("$.dtype.o", dtype.o, {DType::kF16, DType::kBf16}));
-  ATTNLOOM_CHECK(check_one_of("$.dtype.kv", dtype.kv, {dtype.q}));
+  ATTNLOOM_CHECK(check_one_of("$.dtype.kv", dtype.kv, {dtype.q, DType::kE4m3, DType::kE5m2}));
   return check_one_of("$.dtype.o", dtype.o, {dtype.q});
+}
+
+// What an 8-bit cache adds: rows of whole pairs of 16-byte chunks, and scales.
+Status check_quantised_kv(const Spec& spec) {
+  if (bytes_of(spec.dtype.kv) == 1) {
+    ATTNLOOM_CHECK(check_quantised_head_dim("$.head_dim.qk", spec.head_dim.qk, spec.dtype.kv));
+    ATTNLOOM_CHECK(check_quantised_head_dim("$.head_dim.vo", spec.head_dim.vo, spec.dtype.kv));
+    for (const FunctorField& field : functor_fields()) {
+      const bool rewrites = field.json == "key_transform" || field.json == "value_transform";
+      if (!rewrites || (spec.variant.*field.text).empty()) continue;
+      return unsupported("$.variant." + std::string(field.json),
+                         "rows of an 8-bit cache have no room for what it returns",
+                         "remove it, or use a 16-bit dtype.kv");
+    }
+    return ok_status();
+  }
+  if (spec.variant.kv_scale == KvScale::kNone) return ok_status();
+  return unsupported("$.variant.kv_scale",
+                     "\"" + std::string(json_name(spec.variant.kv_scale)) +
+                         "\" needs an 8-bit cache, and dtype.kv is " +
+                         std::string(json_name(spec.dtype.kv)),
+                     "remove it, or multiply workload.scale by the key's scale");
 }
 
 Status check_range(const std::string& path, int given, int least, int most) {
@@ -119,7 +150,6 @@ Status check_unused_fields(const Variant& variant) {
     return unsupported("$.variant." + std::string(key), "no kernel of this version uses this key",
                        "remove it");
   };
-  ATTNLOOM_CHECK(check_one_of("$.variant.kv_scale", variant.kv_scale, {KvScale::kNone}));
   if (variant.rope) return refuse("rope");
   if (!variant.compose.empty()) return refuse("compose");
   if (!variant.tile_mask.empty()) return refuse("tile_mask");
@@ -130,6 +160,7 @@ Status check_attention(const Spec& spec) {
   ATTNLOOM_CHECK(check_dtypes(spec.dtype));
   ATTNLOOM_CHECK(check_head_dim("$.head_dim.qk", spec.head_dim.qk));
   ATTNLOOM_CHECK(check_head_dim("$.head_dim.vo", spec.head_dim.vo));
+  ATTNLOOM_CHECK(check_quantised_kv(spec));
   ATTNLOOM_CHECK(check_range("$.group_size", spec.group_size, 1, kMaxGroupSize));
   ATTNLOOM_CHECK(check_layout(spec.layout));
   if (spec.variant.mask.window_left.value_or(-1) < -1) {

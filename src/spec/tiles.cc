@@ -16,8 +16,7 @@ constexpr int kStages = 2;
 constexpr int kFragmentRows =
     16;  // of one mma, in query rows and, as the k of the second product, in KV tokens
 constexpr int kReservedBytesPerCta = 1024;  // of shared memory, by the driver (sm_80 and later)
-constexpr int kElementBytes = 2;
-constexpr int kKeptBytes = 16;  // Kept, in attention_mma.cuh
+constexpr int kKeptBytes = 16;              // Kept, in attention_mma.cuh
 
 // Four warps a CTA, and eight where the accumulators of four do not fit (row blocks * vo / 2
 // registers of 255 a thread).
@@ -57,7 +56,12 @@ int registers_per_thread(const Spec& spec, const TileClass& tile, int warps) {
 // (SharedTile in loom/tile.cuh).
 int row_bytes(int columns) {
   const int tail = columns % 64;
-  return (columns - tail + (tail == 48 ? 64 : tail)) * kElementBytes;
+  return (columns - tail + (tail == 48 ? 64 : tail)) * 2;
+}
+
+// Of a row of K and V, whose tiles count an 8-bit cache's bytes in pairs.
+int kv_row_bytes(const Spec& spec, int columns) {
+  return row_bytes(columns * bytes_of(spec.dtype.kv) / 2);
 }
 
 int ctas_per_sm(const TargetLimits& limits, int shared, int registers, int warps) {
@@ -234,7 +238,8 @@ int shared_bytes(const Spec& spec, const TileClass& tile, int warps) {
   const int query = tile.q * row_bytes(spec.head_dim.qk);
   const int position_bytes = spec.layout.kv == KvLayout::kBsr ? 4 : 0;  // of each key of a stage
   const int ring = tile.stages * tile.kv *
-                   (row_bytes(spec.head_dim.qk) + row_bytes(spec.head_dim.vo) + position_bytes);
+                   (kv_row_bytes(spec, spec.head_dim.qk) + kv_row_bytes(spec, spec.head_dim.vo) +
+                    position_bytes);
   // The epilogue: 16 fp32 rows a warp, eight words longer than a row of values so that neighbouring
   // rows lie in different banks, and where warps share rows the maximum and sum of each.
   const int row_words = spec.head_dim.vo + 8 + (warp_layout(tile.q, warps).kv_warps == 1 ? 0 : 2);

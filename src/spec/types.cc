@@ -35,9 +35,9 @@ constexpr TypeRow<KvLayout> kKvLayouts[] = {
 };
 
 constexpr TypeRow<KvScale> kKvScales[] = {
-    {KvScale::kNone, "none", "", 0},
-    {KvScale::kTensor, "tensor", "", 0},
-    {KvScale::kHead, "head", "", 0},
+    {KvScale::kNone, "none", "kNone", 0},
+    {KvScale::kTensor, "tensor", "kTensor", 0},
+    {KvScale::kHead, "head", "kHead", 0},
 };
 
 constexpr TypeRow<RopeStyle> kRopeStyles[] = {
@@ -136,6 +136,9 @@ int bytes_of(DType value) {
 }
 std::string_view device_name(DType value) {
   return row_of(dtypes(), value).device;
+}
+std::string_view device_name(KvScale value) {
+  return row_of(kv_scales(), value).device;
 }
 std::string_view device_name(ParamType value) {
   return row_of(param_types(), value).device;

@@ -47,6 +47,7 @@ std::string_view json_name(ParamType value);
 
 int bytes_of(DType value);
 std::string_view device_name(DType value);
+std::string_view device_name(KvScale value);
 std::string_view device_name(ParamType value);
 bool is_pointer(ParamType value);
 

@@ -49,15 +49,14 @@ TEST_CASE("Errors of the spec pass through with their own code and the path in t
 }
 
 TEST_CASE("Specs that a case cannot feed") {
-  const auto unsupported = [](const std::string& pointer, const Json& value) {
-    Json base = paged_case({1}, {1});
-    base[Json::json_pointer(pointer)] = value;
-    const auto file = parse_case(canonical_json(base), "");
-    REQUIRE_FALSE(file.ok());
-    CHECK(file.status().code == Code::kSpecUnsupported);
-    return file.status().path;
-  };
-  CHECK(unsupported("/spec/dtype/kv", "e4m3") == "$.spec.dtype.kv");
+  const Json merge = {
+      {"attnloom", 1}, {"kernel", "merge"}, {"dtype", {{"o", "bf16"}}}, {"head_dim", {{"vo", 64}}}};
+  Json base = paged_case({1}, {1});
+  base["spec"] = merge;
+  const auto file = parse_case(canonical_json(base), "");
+  REQUIRE_FALSE(file.ok());
+  CHECK(file.status().code == Code::kSpecUnsupported);
+  CHECK(file.status().path == "$.spec.kernel");
 }
 
 TEST_CASE("Workload") {
@@ -87,12 +86,36 @@ TEST_CASE("Workload") {
   check_refusal(base, "/workload/mask", 1, code, "$.workload.mask", "mask.custom is not true");
   check_refusal(base, "/workload/levels", 1, code, "$.workload.levels",
                 "no kernel of this version");
-  check_refusal(base, "/workload/k_scale", 1.0, code, "$.workload.k_scale", "no kernel");
+  check_refusal(base, "/workload/k_scale", 1.0, code, "$.workload.k_scale",
+                "variant.kv_scale is \"none\"");
   Json runtime = base;
   runtime["spec"]["variant"]["mask"]["window_left"] = "runtime";
   check_refusal(runtime, "/workload/window_left", nullptr, code, "$.workload.window_left",
                 "missing");
   check_refusal(runtime, "/workload/window_left", -2, code, "$.workload.window_left", "given -2");
+}
+
+TEST_CASE("Scales of an 8-bit cache") {
+  const Code code = Code::kWorkloadInvalid;
+  Json base = example_case();
+  base["spec"]["dtype"]["kv"] = "e4m3";
+  base["spec"]["variant"]["kv_scale"] = "tensor";
+  base["workload"]["k_scale"] = 0.5;
+  base["workload"]["v_scale"] = 2;
+  REQUIRE(parse_case(canonical_json(base), "").ok());
+  check_refusal(base, "/workload/k_scale", nullptr, code, "$.workload.k_scale", "missing");
+  check_refusal(base, "/workload/v_scale", Json{2.0}, code, "$.workload.v_scale",
+                "wanted a number");
+  for (const double wrong : {0.0, -1.0, 1e39})
+    check_refusal(base, "/workload/v_scale", wrong, code, "$.workload.v_scale", "wanted f32 > 0");
+  base["spec"]["variant"]["kv_scale"] = "head";
+  REQUIRE(parse_case(canonical_json(base), "").ok());
+  check_refusal(base, "/workload/k_scale", Json({1.0, 2.0}), code, "$.workload.k_scale",
+                "wanted 1 entries, given 2");
+  check_refusal(base, "/workload/k_scale", Json{{"random", "normal"}, {"seed", 1}}, code,
+                "$.workload.k_scale", "wanted a number or a list");
+  check_refusal(base, "/inputs/k", "inf", Code::kTensorInvalid, "$.inputs.k",
+                "e4m3 has no infinity");
 }
 
 TEST_CASE("Pages") {

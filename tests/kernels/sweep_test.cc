@@ -18,7 +18,15 @@ namespace {
 
 constexpr std::uint64_t kSeed = 20261129;
 
-const std::vector<const char*> kDTypes = {"f16", "bf16"};
+struct DTypesAndScale {
+  const char* q;
+  const char* kv;
+  const char* scale;
+};
+const std::vector<DTypesAndScale> kDTypes = {{"f16", "f16", "none"},
+                                             {"bf16", "bf16", "none"},
+                                             {"bf16", "e4m3", "head"},
+                                             {"f16", "e5m2", "tensor"}};
 const std::vector<std::pair<int, int>> kHeadDims = {{64, 64},  {128, 128}, {128, 64}, {64, 128},
                                                     {16, 16},  {80, 80},   {96, 96},  {112, 48},
                                                     {32, 240}, {192, 128}, {256, 256}};
@@ -78,6 +86,11 @@ std::vector<int> levels() {
           count(kTiles),  count(kMasks),    count(kFunctors), count(kLengths)};
 }
 
+// 8-bit caches take multiples of 32.
+int head_dim(int dim, const DTypesAndScale& dtypes) {
+  return std::string(dtypes.scale) == "none" ? dim : (dim + 31) / 32 * 32;
+}
+
 Json variant_of(int functor, int mask) {
   const std::string text = kFunctors[static_cast<std::size_t>(functor)];
   Json variant = text[0] == '{' ? Json::parse(text) : shipped_variant(text);
@@ -135,7 +148,9 @@ Json case_of(const std::vector<int>& row) {
   const int group = kGroups[at(4)];
   const int kv_heads = group >= 8 ? 1 : 2;
   const Json layout = Json::parse(kLayouts[at(2)]);
-  const Json variant = variant_of(row[7], row[6]);
+  const DTypesAndScale& dtypes = kDTypes[at(0)];
+  Json variant = variant_of(row[7], row[6]);
+  variant["kv_scale"] = dtypes.scale;
   Json qo_len = Json::array();
   Json kv_len = Json::array();
   for (const auto& [qo, kv] : kLengths[at(8)]) {
@@ -150,13 +165,19 @@ Json case_of(const std::vector<int>& row) {
   if (layout["kv"] == "bsr") workload["bsr"] = random_block_rows(layout["block"], kLengths[at(8)]);
   if (variant["mask"].contains("custom"))
     workload["mask"] = {{"custom", random_masks(kLengths[at(8)])}};
-  const std::string dtype = kDTypes[at(0)];
+  if (variant["kv_scale"] != "none") {
+    workload["k_scale"] =
+        variant["kv_scale"] == "head" ? Json(std::vector<double>(kv_heads, 0.8)) : Json(1.25);
+    workload["v_scale"] = 0.3;
+  }
   return {{"case", 1},
           {"spec",
            {{"attnloom", 1},
             {"kernel", "attention"},
-            {"dtype", {{"q", dtype}, {"kv", dtype}, {"o", dtype}}},
-            {"head_dim", {{"qk", kHeadDims[at(1)].first}, {"vo", kHeadDims[at(1)].second}}},
+            {"dtype", {{"q", dtypes.q}, {"kv", dtypes.kv}, {"o", dtypes.q}}},
+            {"head_dim",
+             {{"qk", head_dim(kHeadDims[at(1)].first, dtypes)},
+              {"vo", head_dim(kHeadDims[at(1)].second, dtypes)}}},
             {"group_size", group},
             {"layout", layout},
             {"tile", Json::parse(kTiles[at(5)])},

@@ -111,7 +111,7 @@ TEST_CASE("a field that no kernel uses is refused: B59") {
     refuse(spec, path, part);
   };
   refuse_variant([](Variant& v) { v.kv_scale = KvScale::kHead; }, "$.variant.kv_scale",
-                 "allowed: \"none\"");
+                 "needs an 8-bit cache, and dtype.kv is bf16");
   refuse_variant([](Variant& v) { v.compose = {"alibi"}; }, "$.variant.compose",
                  "no kernel of this version");
   refuse_variant([](Variant& v) { v.tile_mask = "return 1;"; }, "$.variant.tile_mask",
@@ -133,13 +133,35 @@ TEST_CASE("every functor and a sink are taken, a sink without softmax is not") {
   refuse(spec, "$.variant.sink", "remove one of the two", Code::kSpecInvalid);
 }
 
+TEST_CASE("an 8-bit cache takes scales, and head dims of whole pairs of chunks") {
+  for (const DType kv : {DType::kE4m3, DType::kE5m2}) {
+    for (const KvScale scale : {KvScale::kNone, KvScale::kTensor, KvScale::kHead}) {
+      Spec spec = plain_spec();
+      spec.dtype.kv = kv;
+      spec.variant.kv_scale = scale;
+      CHECK(check_spec(spec).to_string() == ok_status().to_string());
+      spec.head_dim = {192, 96};
+      CHECK(check_spec(spec).ok());
+      spec.variant.query_transform = "x.scale(2.0f);";
+      CHECK(check_spec(spec).ok());
+      spec.variant.key_transform = "x.scale(2.0f);";
+      refuse(spec, "$.variant.key_transform", "8-bit cache");
+      spec.variant.key_transform = "";
+      spec.variant.value_transform = "x.scale(2.0f);";
+      refuse(spec, "$.variant.value_transform", "8-bit cache");
+      spec.variant.value_transform = "";
+      spec.head_dim.qk = 80;
+      refuse(spec, "$.head_dim.qk", "multiples of 32 up to 256");
+      spec.head_dim = {64, 48};
+      refuse(spec, "$.head_dim.vo", std::string(json_name(kv)) + ": one ldmatrix reads 32 bytes");
+    }
+  }
+}
+
 TEST_CASE("kernels, dtypes and layouts of later versions") {
   Spec spec = plain_spec();
-  spec.dtype.kv = DType::kE4m3;
-  refuse(spec, "$.dtype.kv", "allowed: \"f16\", \"bf16\"");
-  spec = plain_spec();
   spec.dtype.kv = DType::kF16;
-  refuse(spec, "$.dtype.kv", "allowed: \"bf16\"");
+  refuse(spec, "$.dtype.kv", "allowed: \"bf16\", \"e4m3\", \"e5m2\"");
   spec = plain_spec();
   spec.dtype.o = DType::kF16;
   refuse(spec, "$.dtype.o", "allowed: \"bf16\"");

@@ -77,6 +77,22 @@ TEST_CASE("auto: a kernel for each query tile and the joint one") {
               "16x64 + 128x64: 49168 bytes, 2 CTAs"});
 }
 
+// An 8-bit cache, D = 128: ring 2*128*256 = 65536 bytes with a KV tile of 128, so query tile 16 has
+// three CTAs as with 64 in 16 bits (64 + 16 + 32 + 56 = 168 registers). Query tile 32: KV 128 would
+// need 184 registers, which leaves 2. Query tile 64: 216 registers, 2.4.
+TEST_CASE("auto: 8-bit K and V take half the bytes, and so twice the tokens") {
+  Spec spec = spec_of({90, 'a'}, 128, 128);
+  for (const DType kv : {DType::kE4m3, DType::kE5m2}) {
+    spec.dtype.kv = kv;
+    CHECK(described(spec) == Texts{"16x128: 69648 bytes, 3 CTAs", "32x64: 40976 bytes, 3 CTAs",
+                                   "64x128: 81936 bytes, 2 CTAs", "128x64: 65552 bytes, 2 CTAs",
+                                   "16x128 + 128x64: 69648 bytes, 2 CTAs"});
+  }
+  // Rows of 96 bytes: a tail of 48 units is stored 64 wide.
+  spec.head_dim = {96, 32};
+  CHECK(shared_bytes(spec, {64, 32, 2}, 4) == kKeptBytes + 64 * 192 + 2 * 32 * (128 + 32));
+}
+
 // D = 80: a row is a slab of 64 columns and a tail of 16, 160 bytes; of 112, whose tail of 48 is
 // stored 64 wide, 256.
 TEST_CASE("rows of head dims that are no multiple of 64") {

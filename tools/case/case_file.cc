@@ -29,14 +29,6 @@ Status check_spec_of_case(const Spec& spec) {
         "$.spec.kernel",
         "a case runs \"attention\", given \"" + std::string(json_name(spec.kernel)) + "\"", "");
   }
-  if (bytes_of(spec.dtype.kv) != 2) {
-    return unsupported("$.spec.dtype.kv",
-                       "wanted f16 or bf16, given " + std::string(json_name(spec.dtype.kv)), "");
-  }
-  if (spec.variant.kv_scale != KvScale::kNone) {
-    return unsupported("$.spec.variant.kv_scale",
-                       "wanted none, given " + std::string(json_name(spec.variant.kv_scale)), "");
-  }
   return ok_status();
 }
 

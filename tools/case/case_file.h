@@ -25,7 +25,7 @@ inline constexpr int kCaseVersion = 1;
 // A tensor in logical order, [tokens][heads][dim], the requests one after the other.
 struct CaseTensor {
   std::int64_t shape[3] = {};
-  std::vector<std::uint16_t> bits;  // in the spec's dtype
+  std::vector<std::uint16_t> bits;  // in the spec's dtype; 8-bit ones in the low byte
   std::vector<double> values;       // what the bits mean
 };
 
@@ -72,6 +72,7 @@ struct CaseFile {
   std::vector<std::int32_t> block_indices;  // bsr only
   std::optional<float> scale;               // nullopt: 1/sqrt(head_dim.qk)
   std::optional<int> window_left;           // where the spec says "runtime"
+  std::vector<float> k_scale, v_scale;      // [1] or [kv_heads]; empty without kv_scale
   bool heads_first = false;                 // kv_order HND
   std::vector<std::vector<std::uint8_t>> custom_masks;  // a request, [qo_len][kv_len] of 0 and 1
   std::vector<ScalarParam> scalars;

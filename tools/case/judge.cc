@@ -64,6 +64,17 @@ Result<reference::Twin> twin_of(const CaseFile& file) {
   return twin;
 }
 
+// The cache as the reference takes it: what is stored times its scale.
+std::vector<double> dequantised(const CaseTensor& tensor, const std::vector<float>& scales) {
+  std::vector<double> values = tensor.values;
+  if (scales.empty()) return values;
+  const auto heads = static_cast<std::size_t>(tensor.shape[1]);
+  const auto dim = static_cast<std::size_t>(tensor.shape[2]);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] *= double{scales[i / dim % heads % scales.size()]};
+  return values;
+}
+
 }  // namespace
 
 namespace {
@@ -97,8 +108,8 @@ reference::Problem case_problem(const CaseFile& file) {
     block_row += problem.requests.back().blocks->indptr.size() - 1;
   }
   problem.q = file.q.values;
-  problem.k = file.k.values;
-  problem.v = file.v.values;
+  problem.k = dequantised(file.k, file.k_scale);
+  problem.v = dequantised(file.v, file.v_scale);
   // Rounded as the kernel gets it.
   problem.scale = file.scale ? double{*file.scale}
                              : double{static_cast<float>(1.0 / std::sqrt(double(problem.dim_qk)))};

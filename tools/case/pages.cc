@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "reference/generators.h"
@@ -166,6 +167,16 @@ void copy_token(CaseTensor& tensor, std::int64_t from, std::int64_t to) {
   std::copy_n(&tensor.values[source], count, &tensor.values[target]);
 }
 
+// `to` has room for the elements in the cache's dtype.
+void write_elements(std::byte* to, std::span<const std::uint16_t> elements, DType dtype) {
+  if (bytes_of(dtype) == 2) {
+    std::memcpy(to, elements.data(), elements.size_bytes());
+    return;
+  }
+  std::transform(elements.begin(), elements.end(), to,
+                 [](std::uint16_t bits) { return static_cast<std::byte>(bits); });
+}
+
 CacheImage empty_image(const CaseFile& file, const CaseTensor& tensor) {
   CacheImage image;
   const std::int64_t heads = tensor.shape[1];
@@ -184,8 +195,8 @@ CacheImage empty_image(const CaseFile& file, const CaseTensor& tensor) {
       reference::to_bits(std::numeric_limits<double>::quiet_NaN(), file.spec.dtype.kv);
   const std::vector<std::uint16_t> elements(static_cast<std::size_t>(pages * tokens * heads * dim),
                                             nan);
-  image.bytes.resize(elements.size() * sizeof nan);
-  if (!elements.empty()) std::memcpy(image.bytes.data(), elements.data(), image.bytes.size());
+  image.bytes.resize(elements.size() * static_cast<std::size_t>(bytes_of(file.spec.dtype.kv)));
+  if (!elements.empty()) write_elements(image.bytes.data(), elements, file.spec.dtype.kv);
   return image;
 }
 
@@ -207,8 +218,9 @@ CacheImage scatter(const CaseFile& file, const CaseTensor& tensor,
     for (std::int64_t head = 0; head < heads; ++head) {
       const std::uint16_t* row =
           &tensor.bits[static_cast<std::size_t>((token * heads + head) * dim)];
-      std::memcpy(image.bytes.data() + (start + head * head_stride) * std::int64_t{sizeof *row},
-                  row, static_cast<std::size_t>(dim) * sizeof *row);
+      write_elements(
+          image.bytes.data() + (start + head * head_stride) * bytes_of(file.spec.dtype.kv),
+          {row, static_cast<std::size_t>(dim)}, file.spec.dtype.kv);
     }
   }
   return image;

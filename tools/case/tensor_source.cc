@@ -137,6 +137,10 @@ Result<CaseTensor> round_tensor(const JsonNode& node, const std::vector<double>&
                              " can hold, given " + canonical_json(Json(value)),
                          "write \"inf\" where infinity is meant");
     }
+    if (std::isinf(value) && !std::isinf(rounded)) {
+      return node.refuse(std::string(json_name(dtype)) + " has no infinity",
+                         "give its largest number");
+    }
     tensor.bits.push_back(bits);
     tensor.values.push_back(rounded);
   }

@@ -33,7 +33,8 @@ Result<std::vector<double>> expand_tensor(const JsonNode& node,
 Result<std::vector<double>> generate_tensor(const JsonNode& node,
                                             std::span<const std::int64_t> extents);
 
-// Rounds to a 16-bit dtype. Refuses a finite value that would become infinite.
+// Rounds to the dtype, as reference::to_bits. Refuses a finite value that would become infinite and
+// an infinity that would not stay one.
 Result<CaseTensor> round_tensor(const JsonNode& node, const std::vector<double>& values,
                                 std::span<const std::int64_t, 3> shape, DType dtype);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tools/case/pages.h"
+#include "tools/case/tensor_source.h"
 
 namespace attnloom {
 namespace {
@@ -18,7 +19,7 @@ constexpr std::string_view kKeys[] = {"heads",    "qo_len",  "kv_len", "scale", 
 constexpr std::string_view kHeadKeys[] = {"q", "kv"};
 constexpr std::string_view kMaskKeys[] = {"custom"};
 // Keys of the format that no layout or dtype of this version uses.
-constexpr std::string_view kUnusedKeys[] = {"levels", "k_scale", "v_scale"};
+constexpr std::string_view kUnusedKeys[] = {"levels"};
 
 Status read_heads(const JsonNode& workload, CaseFile& file) {
   ATTNLOOM_TRY(const JsonNode heads, workload.member("heads"));
@@ -91,6 +92,27 @@ Status read_scalars(const JsonNode& workload, CaseFile& file) {
   return ok_status();
 }
 
+Status read_scale(const JsonNode& workload, const CaseFile& file, std::string_view key,
+                  std::vector<float>& scales) {
+  const KvScale kind = file.spec.variant.kv_scale;
+  if (kind == KvScale::kNone) {
+    if (!workload.has(key)) return ok_status();
+    ATTNLOOM_TRY(const JsonNode unused, workload.member(key));
+    return unused.refuse("the spec's variant.kv_scale is \"none\"", "remove it");
+  }
+  ATTNLOOM_TRY(const JsonNode node, workload.member(key));
+  const std::int64_t extents[] = {kind == KvScale::kHead ? file.kv_heads : 1};
+  if (kind == KvScale::kTensor && !node.value().is_number())
+    return node.wanted("a number, as kv_scale is \"tensor\"");
+  if (node.value().is_object()) return node.wanted("a number or a list of them");
+  ATTNLOOM_TRY(const std::vector<double> values, expand_tensor(node, extents, ""));
+  for (const double value : values) {
+    scales.push_back(static_cast<float>(value));
+    if (!std::isfinite(scales.back()) || !(scales.back() > 0)) return node.wanted("f32 > 0");
+  }
+  return ok_status();
+}
+
 Status read_mask_row(const JsonNode& row, std::int64_t kv_len, std::vector<std::uint8_t>& mask) {
   ATTNLOOM_TRY(const std::vector<JsonNode> cells, row.elements());
   if (std::ssize(cells) != kv_len) {
@@ -144,6 +166,8 @@ Status read_workload(const JsonNode& node, const CaseOptions& options, CaseFile&
   ATTNLOOM_CHECK(read_heads(node, file));
   ATTNLOOM_CHECK(read_lengths(node, file));
   ATTNLOOM_CHECK(read_scalars(node, file));
+  ATTNLOOM_CHECK(read_scale(node, file, "k_scale", file.k_scale));
+  ATTNLOOM_CHECK(read_scale(node, file, "v_scale", file.v_scale));
   ATTNLOOM_CHECK(read_mask(node, file));
   return read_layout(node, options, file);
 }

@@ -56,6 +56,18 @@ Result<TensorView> cache_view(DeviceBuffers& buffers, const CacheImage& image, D
   return view;
 }
 
+Status place_scales(DeviceBuffers& buffers, const CaseFile& file, AttentionTensors& tensors) {
+  if (file.spec.variant.kv_scale == KvScale::kNone) return ok_status();
+  const std::int64_t shape[] = {std::ssize(file.k_scale)};
+  ATTNLOOM_TRY(const DeviceAddress k,
+               buffers.input(std::as_bytes(std::span(file.k_scale)), "k_scale"));
+  ATTNLOOM_TRY(const DeviceAddress v,
+               buffers.input(std::as_bytes(std::span(file.v_scale)), "v_scale"));
+  tensors.k_scale = dense_tensor(TensorType::kF32, shape, k);
+  tensors.v_scale = dense_tensor(TensorType::kF32, shape, v);
+  return ok_status();
+}
+
 Status place_inputs(DeviceBuffers& buffers, const CaseFile& file, AttentionTensors& tensors) {
   ATTNLOOM_TRY(const DeviceAddress q, buffers.input(std::as_bytes(std::span(file.q.bits)), "q"));
   tensors.q = dense_tensor(tensor_type_of(file.spec.dtype.q), file.q.shape, q);
@@ -79,6 +91,7 @@ Status place_inputs(DeviceBuffers& buffers, const CaseFile& file, AttentionTenso
     ATTNLOOM_TRY(const DeviceAddress mask, buffers.input(packed, "custom_mask"));
     tensors.custom_mask = dense_tensor(TensorType::kU8, shape, mask);
   }
+  ATTNLOOM_CHECK(place_scales(buffers, file, tensors));
   for (const CasePointerParam& param : file.pointers) {
     ATTNLOOM_TRY(const DeviceAddress data, buffers.input(param.bytes, param.name));
     tensors.params.push_back({param.name, dense_tensor(pointee_of(param.type), param.shape, data)});

@@ -8,6 +8,8 @@ namespace loom_rendered {
 
 struct Config {
   using Element = loom::F16;
+  using KvElement = loom::F16;
+  static constexpr loom::KvScale kKvScale = loom::KvScale::kNone;
   static constexpr int kHeadDimQk = 64;
   static constexpr int kHeadDimVo = 64;
   static constexpr int kGroupSize = 1;

@@ -8,6 +8,8 @@ namespace loom_rendered {
 
 struct Config {
   using Element = loom::Bf16;
+  using KvElement = loom::Bf16;
+  static constexpr loom::KvScale kKvScale = loom::KvScale::kNone;
   static constexpr int kHeadDimQk = 128;
   static constexpr int kHeadDimVo = 128;
   static constexpr int kGroupSize = 4;
