@@ -1,42 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 // Global rows -> shared tiles: the only code that knows how K and V lie in memory. All of it is
 // asynchronous; pipeline.cuh waits. Eight lanes copy one row, 128 bytes at a time, so any
-// page size streams full lines.
+// page size streams full lines; four where rows have half the bytes, so that finding a row costs no
+// more a byte.
 #pragma once
 
 #include "loom/columns.cuh"
 
 namespace loom {
 
-constexpr int kLanesPerRow = 8;
+constexpr int kQueryLanes = 8;
 template <class Config>
-constexpr int kRowsPerPass = Config::kThreads / kLanesPerRow;
+constexpr int kKvLanes = sizeof(typename Config::KvElement) == 1 ? 4 : 8;
 
-// Copies the chunks of one row that belong to `lane` of its eight; a row that does not exist
+// Copies the chunks of one row that belong to `lane` of its `lanes`; a row that does not exist
 // becomes zeros, so that neither stale shared memory nor an unused cache slot (NaN times a zero
 // weight is NaN) can reach a product.
-template <class Tile, class T>
+template <int lanes, class Tile, class T>
 LOOM_DEVICE void copy_row(const Tile& tile, int row, int lane, const T* from, bool exists) {
   constexpr int kChunk = 16 / sizeof(T);  // elements
   const int bytes = exists ? 16 : 0;
   const u32 to = tile.slab_address(row, lane);
-#pragma unroll
-  for (int slab = 0; slab < Tile::kSlabChunks / 8; ++slab)
-    copy_async_16(to + slab * Tile::kSlabBytes, from + (slab * 8 + lane) * kChunk, bytes);
   constexpr int kTailChunks = Tile::kChunks - Tile::kSlabChunks;
-  if (kTailChunks > 0 && lane < kTailChunks)
-    copy_async_16(tile.tail_address(row, lane), from + (Tile::kSlabChunks + lane) * kChunk, bytes);
+#pragma unroll
+  for (int i = 0; i < 8; i += lanes) {
+#pragma unroll
+    for (int slab = 0; slab < Tile::kSlabChunks / 8; ++slab) {
+      copy_async_16((to ^ static_cast<u32>(i << 4)) + slab * Tile::kSlabBytes,
+                    from + (slab * 8 + i + lane) * kChunk, bytes);
+    }
+    if (i < kTailChunks && (i + lanes <= kTailChunks || i + lane < kTailChunks)) {
+      copy_async_16(tile.tail_address(row, i + lane),
+                    from + (Tile::kSlabChunks + i + lane) * kChunk, bytes);
+    }
+  }
 }
 
 // Query rows, packed as token * group + head within the group.
 template <class Config, class Tile>
 LOOM_DEVICE void copy_queries(const Tile& tile, const AttentionArgs& args,
                               const RequestRow& request, const WorkItem& work) {
+  constexpr int kRowsPerPass = Config::kThreads / kQueryLanes;
   const u16* base = static_cast<const u16*>(args.q);
 #pragma unroll
-  for (int pass = 0; pass < Tile::kRows; pass += kRowsPerPass<Config>) {
-    const int row = pass + static_cast<int>(threadIdx.x) / kLanesPerRow;
-    if (Tile::kRows % kRowsPerPass<Config> != 0 && row >= Tile::kRows) break;
+  for (int pass = 0; pass < Tile::kRows; pass += kRowsPerPass) {
+    const int row = pass + static_cast<int>(threadIdx.x) / kQueryLanes;
+    if (Tile::kRows % kRowsPerPass != 0 && row >= Tile::kRows) break;
     const int packed = work.q_row + row;
     const int token = packed / Config::kGroupSize;
     const bool exists = token < request.q_end;
@@ -44,8 +53,8 @@ LOOM_DEVICE void copy_queries(const Tile& tile, const AttentionArgs& args,
         (static_cast<i64>(request.qo_begin) + token) * args.q_token_stride +
         (static_cast<i64>(work.kv_head) * Config::kGroupSize + packed % Config::kGroupSize) *
             args.q_head_stride;
-    copy_row(tile, row, static_cast<int>(threadIdx.x) % kLanesPerRow, exists ? base + offset : base,
-             exists);
+    copy_row<kQueryLanes>(tile, row, static_cast<int>(threadIdx.x) % kQueryLanes,
+                          exists ? base + offset : base, exists);
   }
 }
 
@@ -54,7 +63,9 @@ LOOM_DEVICE void copy_queries(const Tile& tile, const AttentionArgs& args,
 template <class Config, int tile_rows>
 struct KvSource {
   // Rows of a tile that this lane copies; of a tile smaller than a pass only the first threads do.
-  static constexpr int kRows = (tile_rows + kRowsPerPass<Config> - 1) / kRowsPerPass<Config>;
+  static constexpr int kLanes = kKvLanes<Config>;
+  static constexpr int kRowsPerPass = Config::kThreads / kLanes;
+  static constexpr int kRows = (tile_rows + kRowsPerPass - 1) / kRowsPerPass;
 
   using Element = typename Config::KvElement;
   static constexpr bool kIndexed = Config::kPaged || Config::kBsr;
@@ -88,7 +99,12 @@ struct KvSource {
   }
 
   LOOM_DEVICE static int row_of(int i, int thread) {
-    return i * kRowsPerPass<Config> + thread / kLanesPerRow;
+    const int row = thread / kLanes;
+    // Eight lanes write 128 bytes at once. Where they are two half rows, rows four apart hold them
+    // in different banks (rows of 64 bytes do where they are neighbours).
+    constexpr bool kFourApart = kLanes == 4 && Config::kHeadDimQk > 64;
+    const int dealt = kFourApart ? (row & ~5) | (row & 1) << 2 | (row >> 2 & 1) : row;
+    return i * kRowsPerPass + dealt;
   }
 
   LOOM_DEVICE void fetch_pages(int kv_begin) {
@@ -117,7 +133,7 @@ struct KvSource {
         thread_index_now();  // keeps sixteen addresses out of the registers of the KV loop
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      if (tile_rows % kRowsPerPass<Config> != 0 && row_of(i, thread) >= tile_rows) break;
+      if (tile_rows % kRowsPerPass != 0 && row_of(i, thread) >= tile_rows) break;
       const int token = kv_begin + row_of(i, thread);
       bool exists = token < kv_end;
       i64 k_offset;
@@ -130,15 +146,15 @@ struct KvSource {
         int row = min(token, kv_end - 1);
         if constexpr (Config::kBsr) {
           const int key = key_of_block(token, i);
-          if (thread % kLanesPerRow == 0) positions[stage * tile_rows + row_of(i, thread)] = key;
+          if (thread % kLanes == 0) positions[stage * tile_rows + row_of(i, thread)] = key;
           exists = key != kNoKey;
           row = exists ? key : 0;
         }
         k_offset = row * args.k_token_stride;
         v_offset = row * args.v_token_stride;
       }
-      copy_row(k_tile, row_of(i, thread), thread % kLanesPerRow, k + k_offset, exists);
-      copy_row(v_tile, row_of(i, thread), thread % kLanesPerRow, v + v_offset, exists);
+      copy_row<kLanes>(k_tile, row_of(i, thread), thread % kLanes, k + k_offset, exists);
+      copy_row<kLanes>(v_tile, row_of(i, thread), thread % kLanes, v + v_offset, exists);
     }
   }
 };

@@ -10,7 +10,6 @@ namespace attnloom::testing {
 namespace {
 
 constexpr int kDim = 128;
-constexpr std::int64_t kRowBytes = 2 * kDim * 2;  // of one key and its value
 
 struct Batch {
   std::string task;
@@ -21,6 +20,7 @@ struct Batch {
   std::int64_t kv_len = 0;
   std::int64_t window_left = -1;
   std::string tile = R"("auto")";
+  std::string kv = "bf16";
 };
 
 std::string case_text(const Batch& b) {
@@ -28,8 +28,8 @@ std::string case_text(const Batch& b) {
       b.page == 0 ? R"({"kv": "ragged"})"
                   : R"({"kv": "paged", "page_size": )" + std::to_string(b.page) + "}";
   return R"({"case": 1, "spec": {"attnloom": 1, "kernel": "attention", "task": ")" + b.task +
-         R"(", "dtype": {"q": "bf16", "kv": "bf16", "o": "bf16"}, "head_dim": {"qk": 128, "vo": 128},
-    "group_size": )" +
+         R"(", "dtype": {"q": "bf16", "kv": ")" + b.kv +
+         R"(", "o": "bf16"}, "head_dim": {"qk": 128, "vo": 128}, "group_size": )" +
          std::to_string(b.group) + R"(, "layout": )" + layout + R"(, "tile": )" + b.tile +
          R"(, "variant": {"name": "counted", "mask": {"causal": true, "window_left": )" +
          std::to_string(b.window_left) + R"(}}}, "workload": {"heads": {"q": )" +
@@ -82,10 +82,13 @@ TEST_CASE("Decode reads each key and value once: 1.02 bytes a byte, and the page
   // As many heads as CTAs, so that no tile is split; and few heads, all of them split.
   const Batch whole{.task = "decode", .kv_heads = 528, .page = page, .kv_len = 256};
   const Batch split{.task = "decode", .kv_heads = 4, .page = page, .kv_len = 32768};
-  for (const Batch& batch : {whole, split}) {
+  Batch quantised = whole;
+  quantised.kv = "e4m3";
+  for (const Batch& batch : {whole, split, quantised}) {
     const CaseRun result = run(batch);
     CHECK(result.figures.split_tiles == (batch.kv_heads == 4 ? 4 : 0));
-    const double kv_bytes = static_cast<double>(batch.kv_heads * batch.kv_len * kRowBytes);
+    const double kv_bytes = static_cast<double>(batch.kv_heads * batch.kv_len * 2 * kDim *
+                                                (batch.kv == "bf16" ? 2 : 1));
     const double index_bytes =
         4.0 * static_cast<double>(batch.kv_heads * (batch.kv_len / batch.page));
     const double fetched = 32.0 * static_cast<double>(result.report.counters.global_fetch_sectors);
@@ -95,6 +98,20 @@ TEST_CASE("Decode reads each key and value once: 1.02 bytes a byte, and the page
     CHECK(fetched <= 1.02 * kv_bytes + index_bytes);
     check_main_loop(batch, result);
   }
+}
+
+TEST_CASE("8-bit keys and values pass shared memory without a bank conflict, too") {
+  if (on_cuda()) return;
+  const std::string tile = GENERATE(R"({"q": 16, "kv": 128})", R"({"q": 128, "kv": 32})");
+  const Batch batch{.task = "prefill",
+                    .kv_heads = 2,
+                    .page = 16,
+                    .qo_len = 100,
+                    .kv_len = 300,
+                    .tile = tile,
+                    .kv = "e4m3"};
+  INFO(tile);
+  check_main_loop(batch, run(batch));
 }
 
 TEST_CASE("Prefill multiplies live tiles only, without a bank conflict") {
