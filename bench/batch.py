@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tensors of one row, on the GPU, and the judge of what a kernel made of them."""
 
+import copy
 import dataclasses
 import itertools
 import math
@@ -19,6 +20,15 @@ class Pool:
     k: Any
     v: Any
     kv: Any  # paged: the cache that k and v are views of
+
+
+def kv_dtype(torch, name):
+    return {"bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}[name]
+
+
+def pages_of(torch, x, pages):
+    """x[pages]; torch indexes no 8-bit floats."""
+    return x[pages] if x.element_size() > 1 else x.view(torch.uint8)[pages].view(x.dtype)
 
 
 class Batch:
@@ -49,6 +59,7 @@ class Batch:
             order = torch.randperm(self.kv_indptr[-1], generator=generator, device="cuda")
             self.page_indices = order.to(torch.int32)
             kv = normal(self.kv_indptr[-1], 2, page, shape.kv_heads, shape.head_dim)
+            kv = kv.to(kv_dtype(torch, shape.kv_dtype))
             first = Pool(q, kv[:, 0], kv[:, 1], kv)
             size = kv.numel() * kv.element_size()
 
@@ -59,14 +70,22 @@ class Batch:
         count = max(LEAST_POOLS, -(-least_bytes // size)) if least_bytes else 1
         self.pools = [first, *(copies() for _ in range(count - 1))]
 
-    def keys_and_values(self, request):
+    def keys_and_values(self, torch, request):
         """[tokens][kv_heads][dim] of one request, in logical order."""
         pool, begin, end = self.pools[0], self.kv_indptr[request], self.kv_indptr[request + 1]
         if self.page_indices is None:
             return pool.k[begin:end], pool.v[begin:end]
         pages = self.page_indices[begin:end].long()
         length = self.shape.kv_lens[request]
-        return tuple(x[pages].flatten(0, 1)[:length] for x in (pool.k, pool.v))
+        return tuple(pages_of(torch, x, pages).flatten(0, 1)[:length] for x in (pool.k, pool.v))
+
+    def widened(self, torch):
+        """The same paged batch with its cache in bf16."""
+        wide = copy.copy(self)
+        wide.shape = dataclasses.replace(self.shape, kv_dtype="bf16")
+        caches = [pool.kv.to(torch.bfloat16) for pool in self.pools]
+        wide.pools = [Pool(pool.q, kv[:, 0], kv[:, 1], kv) for pool, kv in zip(self.pools, caches, strict=True)]
+        return wide
 
 
 def spread(count, wanted):
@@ -85,7 +104,7 @@ def sampled_reference(torch, batch, variant):
         picked = torch.tensor(spread(shape.qo_lens[request], 9), device="cuda")
         chosen = picked + batch.qo_indptr[request]
         group = shape.q_heads // shape.kv_heads
-        k, v = (x.double().repeat_interleave(group, dim=1) for x in batch.keys_and_values(request))
+        k, v = (x.double().repeat_interleave(group, dim=1) for x in batch.keys_and_values(torch, request))
         length = shape.kv_lens[request]
         at = Place(
             logits=torch.einsum("nhd,khd->hnk", batch.pools[0].q[chosen].double(), k) / math.sqrt(shape.head_dim),

@@ -12,6 +12,7 @@ from typing import Any
 
 DEVICES = {"auto": 0, "cuda": 1, "sim": 2}
 DTYPES = {"none": 0, "float16": 1, "bfloat16": 2, "float32": 3, "int32": 6, "uint8": 7}
+DTYPES |= {"float8_e4m3fn": 4, "float8_e5m2": 5}
 
 
 class AlmError(ctypes.Structure):
@@ -105,6 +106,8 @@ class AlmAttention(ctypes.Structure):
         ("page_indices", AlmTensor),
         ("params", POINTER(AlmPointerParam)),
         ("param_count", c_size_t),
+        ("k_scale", AlmTensor),
+        ("v_scale", AlmTensor),
     ]
 
 

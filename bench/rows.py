@@ -29,6 +29,7 @@ class Shape:
     head_dim: int = 128
     causal: bool = True
     page_size: int = 16
+    kv_dtype: str = "bf16"
 
     @property
     def qo_lens(self) -> tuple[int, ...]:
@@ -39,7 +40,7 @@ class Shape:
 class Row:
     id: str
     shape: Shape
-    peers: tuple[str, ...]  # keys of peers.PEERS, or OURS_PLAIN; the fastest counts
+    peers: tuple[str, ...]  # keys of peers.PEERS, or one of OURS; the fastest counts
     variant: str = "plain"
     bar: float | None = None
     issue: str = ISSUE
@@ -49,7 +50,9 @@ class Row:
         return "TFLOP/s" if self.shape.task == "prefill" else "GB/s"
 
 
-OURS_PLAIN = "ours, plain"
+OURS_PLAIN = "ours, plain"  # our kernel without the row's variant
+OURS_BF16 = "ours, bf16 cache"  # our kernel on the same numbers in 16 bits
+OURS = (OURS_PLAIN, OURS_BF16)
 FA2 = "FlashInfer fa2"
 DECODE_TC = "FlashInfer decode, tensor cores"
 DECODE_CUDA = "FlashInfer decode, CUDA cores"
@@ -95,6 +98,13 @@ def decode_rows():
     yield Row("decode_256x1024", decode([1024] * 256), (DECODE_TC,))
 
 
+def cache_rows():
+    """An 8-bit cache moves half the bytes; the bar is how fast it moves them beside the 16-bit one."""
+    for dtype, bar in (("e4m3", 0.85), ("e5m2", None)):
+        shape = decode([4096] * 64, kv_dtype=dtype)
+        yield Row(f"decode_64x4096_page16_{dtype}", shape, (OURS_BF16,), bar=bar)
+
+
 def variant_rows():
     for name, variant in VARIANTS.items():
         if name == "plain":
@@ -104,7 +114,7 @@ def variant_rows():
     yield Row("prefill_4x4096_soft_cap_flex", prefill(4, 4096), ("FlexAttention",), "soft_cap")
 
 
-ROWS = {row.id: row for rows in (prefill_rows(), decode_rows(), variant_rows()) for row in rows}
+ROWS = {row.id: row for rows in (prefill_rows(), decode_rows(), cache_rows(), variant_rows()) for row in rows}
 
 
 def select(issue, patterns):
@@ -120,6 +130,12 @@ def select(issue, patterns):
     return [row for row in chosen if any(fnmatch.fnmatchcase(row.id, pattern) for pattern in patterns)]
 
 
+def opened_by(row, contender):
+    """The shape and the variant that a contender of a row computes."""
+    shape = dataclasses.replace(row.shape, kv_dtype="bf16") if contender == OURS_BF16 else row.shape
+    return shape, "plain" if contender == OURS_PLAIN else row.variant
+
+
 def spec(shape, variant_name):
     """The spec of the kernel that computes a variant on a shape."""
     fields = dict(VARIANTS[variant_name].fields)
@@ -130,7 +146,7 @@ def spec(shape, variant_name):
         "kernel": "attention",
         "target": TARGET,
         "task": shape.task,
-        "dtype": {"q": "bf16", "kv": "bf16", "o": "bf16"},
+        "dtype": {"q": "bf16", "kv": shape.kv_dtype, "o": "bf16"},
         "head_dim": {"qk": shape.head_dim, "vo": shape.head_dim},
         "group_size": shape.q_heads // shape.kv_heads,
         "layout": layout,
@@ -143,12 +159,13 @@ def specs(rows):
     """Every spec that the rows open, by the name of its file."""
     found = {}
     for row in rows:
-        for variant in {row.variant} | ({"plain"} if OURS_PLAIN in row.peers else set()):
-            shape = row.shape
+        for contender in {"ours", *row.peers} & {"ours", *OURS}:
+            shape, variant = opened_by(row, contender)
             place = "ragged" if shape.task == "prefill" else f"page{shape.page_size}"
             mask = "causal" if shape.causal else "full"
-            name = f"{variant}_{place}_d{shape.head_dim}_g{shape.q_heads // shape.kv_heads}_{mask}.json"
-            found[name] = spec(shape, variant)
+            cache = "" if shape.kv_dtype == "bf16" else f"_{shape.kv_dtype}"
+            group = shape.q_heads // shape.kv_heads
+            found[f"{variant}_{place}_d{shape.head_dim}_g{group}_{mask}{cache}.json"] = spec(shape, variant)
     return found
 
 
@@ -171,10 +188,9 @@ def work(shape, variant_name):
         total += pairs * shape.kv_lens.count(length)
     if shape.task == "prefill":
         return 4 * total * shape.head_dim * shape.q_heads
-    return total * shape.kv_heads * 2 * shape.head_dim * 2
+    return total * shape.kv_heads * 2 * shape.head_dim * (2 if shape.kv_dtype == "bf16" else 1)
 
 
 def rate(row, contender, microseconds):
-    """TFLOP/s or GB/s of a contender; our own plain kernel has the plain one's work to do."""
-    variant = "plain" if contender == OURS_PLAIN else row.variant
-    return work(row.shape, variant) / microseconds / (1e6 if row.unit == "TFLOP/s" else 1e3)
+    """TFLOP/s or GB/s of a contender, of the work that it has to do itself."""
+    return work(*opened_by(row, contender)) / microseconds / (1e6 if row.unit == "TFLOP/s" else 1e3)

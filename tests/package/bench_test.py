@@ -51,7 +51,7 @@ def row(**fields):
 class RowsTest(unittest.TestCase):
     def test_every_row_can_be_measured(self):
         for one in rows.ROWS.values():
-            self.assertLessEqual(set(one.peers) - {rows.OURS_PLAIN}, set(peers.PEERS), one.id)
+            self.assertLessEqual(set(one.peers) - set(rows.OURS), set(peers.PEERS), one.id)
             self.assertIn(one.variant, rows.VARIANTS)
 
     def test_bars(self):
@@ -86,6 +86,13 @@ class RowsTest(unittest.TestCase):
     def test_rate_of_our_plain_kernel_counts_its_own_work(self):
         one = row(shape=rows.decode([4096]), variant="sliding_window")
         self.assertEqual(rows.rate(one, rows.OURS_PLAIN, 1.0), 4 * rows.rate(one, "ours", 1.0))
+
+    def test_an_8_bit_cache_is_half_the_bytes_of_the_same_in_16(self):
+        one = row(shape=rows.decode([4096], kv_dtype="e4m3"), peers=(rows.OURS_BF16,))
+        self.assertEqual(rows.rate(one, "ours", 1.0), 4096 * 8 * 2 * 128 / 1e3)
+        self.assertEqual(rows.rate(one, rows.OURS_BF16, 1.0), 2 * rows.rate(one, "ours", 1.0))
+        dtypes = sorted(spec["dtype"]["kv"] for spec in rows.specs([one]).values())
+        self.assertEqual(dtypes, ["bf16", "e4m3"])
 
     def test_skewed_lengths(self):
         lens = rows.skewed(128, 4096)
@@ -217,6 +224,7 @@ class LayoutTest(unittest.TestCase):
                 offset = getattr(struct_type, field).offset
                 lines.append(f'_Static_assert(offsetof({name}, {field}) == {offset}, "{name}.{field}");')
         names = {"none": "DTYPE_NONE", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "int32": "I32"}
+        names |= {"float8_e4m3fn": "E4M3", "float8_e5m2": "E5M2"}
         for dtype, number in ours.DTYPES.items():
             lines.append(f'_Static_assert(ALM_{names.get(dtype, "U8")} == {number}, "{dtype}");')
         for device, number in (("AUTO", "auto"), ("CUDA", "cuda"), ("SIMULATOR", "sim")):
