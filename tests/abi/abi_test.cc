@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "abi/convert.h"
 #include "abi_fixture.h"
 
 #include <cstdint>
@@ -193,6 +194,24 @@ TEST_CASE("index arrays of another width or stride are refused by name") {
   }
   workload.kv_capacity = 5;
   CHECK(update().path == "workload.kv_capacity");
+}
+
+TEST_CASE("scales of an 8-bit cache are read, and are not there in a struct of before") {
+  alm_attention given = {};
+  given.struct_bytes = sizeof given;
+  float scales[3] = {};
+  given.k_scale = {scales, ALM_F32, 1, {1}, {1}};
+  given.v_scale = {scales + 1, ALM_F32, 1, {2}, {1}};
+  attnloom::AttentionTensors tensors;
+  REQUIRE(attnloom::convert_attention(&given, &tensors).ok());
+  CHECK(tensors.k_scale.data == attnloom::address_of(scales));
+  CHECK(tensors.k_scale.shape[0] == 1);
+  CHECK(tensors.v_scale.data == attnloom::address_of(scales + 1));
+  CHECK(tensors.v_scale.shape[0] == 2);
+  given.struct_bytes = offsetof(alm_attention, k_scale);
+  REQUIRE(attnloom::convert_attention(&given, &tensors).ok());
+  CHECK_FALSE(tensors.k_scale.given());
+  CHECK_FALSE(tensors.v_scale.given());
 }
 
 TEST_CASE("memory on the simulator goes in and out, and bad addresses are errors") {

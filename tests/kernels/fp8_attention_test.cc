@@ -339,4 +339,38 @@ TEST_CASE("padded rows and listed blocks of 8-bit elements", "[fp8_attention]") 
   }
 }
 
+TEST_CASE("a planted fault in the way of 8-bit keys and values is noticed", "[fp8_attention]") {
+  if (on_cuda()) return;
+  struct Mutant {
+    const char* header;
+    const char* from;
+    const char* to;
+  };
+  const std::vector<Mutant> mutants = {
+      {"loom/operands.cuh", "block[0] = unpack2_f16<0, 1>", "block[0] = unpack2_f16<2, 3>"},
+      {"loom/operands.cuh", "= unpack2_f16<1, 3>", "= unpack2_f16<0, 2>"},
+      {"loom/operands.cuh", "as_f16(x.z, tag), as_f16(y.x", "as_f16(x.y, tag), as_f16(y.x"},
+      {"loom/operands.cuh", "__syncthreads();", ""},
+      {"attention_mma.cuh", "odd[0] * scale, even[1]", "even[1] * scale, odd[0]"},
+      {"loom/variant.cuh", "scales[work.kv_head]", "scales[0]"},
+      {"loom/variant.cuh", "* kv_scale<Config>(args.k_scale, work)", ""},
+      {"loom/copy.cuh", "(row & 1) << 2", "(row & 1) << 1"},
+  };
+  const Cell cell{.q = "bf16",
+                  .qk = 96,
+                  .page = 16,
+                  .tile = R"({"q": 64, "kv": 64})",
+                  .scale = "head",
+                  .qo_len = {20},
+                  .kv_len = {90}};
+  const CaseFile file = parse_or_fail(case_of(cell).dump());
+  CHECK(judge_run(file, run_case(*make_edited_engine(0, [](Source&) {}), file)) == "");
+  for (const Mutant& mutant : mutants) {
+    const auto engine = make_edited_engine(
+        0, [&](Source& source) { replace_once(source, mutant.header, mutant.from, mutant.to); });
+    INFO(mutant.header << ": " << mutant.from);
+    CHECK(judge_run(file, run_case(*engine, file)) != "");
+  }
+}
+
 }  // namespace attnloom::testing
