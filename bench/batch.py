@@ -45,7 +45,7 @@ class Batch:
 
         q = normal(self.qo_indptr[-1], shape.q_heads, shape.head_dim)
         if shape.task == "prefill":
-            self.kv_indptr = self.qo_indptr
+            self.kv_indptr = [0, *itertools.accumulate(shape.kv_lens)]
             self.last_page_len = self.page_indices = None
             k, v = (normal(self.kv_indptr[-1], shape.kv_heads, shape.head_dim) for _ in range(2))
             first = Pool(q, k, v, None)
@@ -95,22 +95,46 @@ def spread(count, wanted):
     return sorted({round(i * (count - 1) / (wanted - 1)) for i in range(wanted)})
 
 
+def changed_rows(torch, change, rows, positions, values):
+    """[token][head][dim] in float64 of what a row functor leaves, rounded as the kernel rounds it."""
+    if change is None:
+        return rows.double()
+    return change(torch, rows.double(), positions, values).to(torch.bfloat16).double()
+
+
+def weights_of(torch, logits, keep, softmax, sink):
+    """Of [q_head][query][key] logits; `sink` is one more logit of each row, whose weight goes nowhere."""
+    if not softmax:
+        return logits.masked_fill(~keep, 0.0)
+    logits = logits.masked_fill(~keep, -math.inf)
+    if sink is None:
+        return torch.softmax(logits, dim=-1)
+    return torch.softmax(torch.cat([logits, sink.expand(*logits.shape[:2], 1)], dim=-1), dim=-1)[..., :-1]
+
+
 def sampled_reference(torch, batch, variant):
     """(tokens, [token][head][dim] in float64) of some queries of some requests, computed in float64 by torch."""
     shape = batch.shape
-    values = dict(variant.scalars) | variant.arrays(torch, shape.q_heads)
+    values = dict(variant.scalars) | variant.arrays(torch, shape)
     tokens, rows = [], []
     for request in spread(len(shape.kv_lens), 6):
         picked = torch.tensor(spread(shape.qo_lens[request], 9), device="cuda")
         chosen = picked + batch.qo_indptr[request]
         group = shape.q_heads // shape.kv_heads
-        k, v = (x.double().repeat_interleave(group, dim=1) for x in batch.keys_and_values(torch, request))
-        length = shape.kv_lens[request]
+        length, queries = shape.kv_lens[request], shape.qo_lens[request]
+        q_pos, kv_pos = picked + length - queries, torch.arange(length, device="cuda")
+        k, v = batch.keys_and_values(torch, request)
+        q = changed_rows(torch, variant.query, batch.pools[0].q[chosen], q_pos, values)
+        k = changed_rows(torch, variant.key, k, kv_pos, values).repeat_interleave(group, dim=1)
+        v = v.double().repeat_interleave(group, dim=1)
         at = Place(
-            logits=torch.einsum("nhd,khd->hnk", batch.pools[0].q[chosen].double(), k) / math.sqrt(shape.head_dim),
+            logits=torch.einsum("nhd,khd->hnk", q, k) / math.sqrt(shape.head_dim),
             q_head=torch.arange(shape.q_heads, device="cuda")[:, None, None],
-            q_pos=(picked + length - shape.qo_lens[request])[None, :, None],
-            kv_pos=torch.arange(length, device="cuda")[None, None, :],
+            q_pos=q_pos[None, :, None],
+            kv_pos=kv_pos[None, None, :],
+            request=request,
+            q_len=queries,
+            kv_len=length,
         )
         logits = variant.logits(torch, at, values) if variant.logits else at.logits
         keep = torch.ones_like(logits, dtype=torch.bool)
@@ -120,9 +144,10 @@ def sampled_reference(torch, batch, variant):
             keep &= at.kv_pos >= at.q_pos - variant.window_left
         if variant.keeps:
             keep &= variant.keeps(torch, at, values)
-        weights = torch.softmax(logits.masked_fill(~keep, -math.inf), dim=-1)
+        sink = variant.sink(torch, at, values) if variant.sink else None
+        o = torch.einsum("hnk,khd->nhd", weights_of(torch, logits, keep, variant.softmax, sink), v)
         tokens.append(chosen)
-        rows.append(torch.einsum("hnk,khd->nhd", weights, v))
+        rows.append(variant.output(torch, o, values) if variant.output else o)
     return torch.cat(tokens), torch.cat(rows)
 
 

@@ -331,7 +331,7 @@ class Contender:
             batch.qo_indptr, batch.kv_indptr, batch.last_page_len, variant.scalars
         )
         self.out = torch.empty_like(batch.pools[0].q)
-        self.arrays = variant.arrays(torch, shape.q_heads)
+        self.arrays = variant.arrays(torch, shape)
         params = {key: tensor_of(array) for key, array in self.arrays.items()}
         pages = tensor_of(batch.page_indices) if batch.page_indices is not None else None
         self.runs = [

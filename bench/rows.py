@@ -20,7 +20,8 @@ class Refused(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """A batch. A prefill has as many queries as keys, ragged; a decode has one query a request, over pages."""
+    """A batch. A prefill is ragged and has as many queries as keys, or `queries` of each request behind keys that were
+    there before; a decode has one query a request, over pages."""
 
     task: str
     kv_lens: tuple[int, ...]
@@ -30,10 +31,13 @@ class Shape:
     causal: bool = True
     page_size: int = 16
     kv_dtype: str = "bf16"
+    queries: int | None = None
 
     @property
     def qo_lens(self) -> tuple[int, ...]:
-        return self.kv_lens if self.task == "prefill" else (1,) * len(self.kv_lens)
+        if self.task == "prefill" and self.queries is None:
+            return self.kv_lens
+        return (self.queries or 1,) * len(self.kv_lens)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +56,8 @@ class Row:
 
 OURS_PLAIN = "ours, plain"  # our kernel without the row's variant
 OURS_BF16 = "ours, bf16 cache"  # our kernel on the same numbers in 16 bits
-OURS = (OURS_PLAIN, OURS_BF16)
+OURS_SEPARATE = "RoPE pass, then ours"  # our kernel without the row's variant, behind what it fuses
+OURS = (OURS_PLAIN, OURS_BF16, OURS_SEPARATE)
 FA2 = "FlashInfer fa2"
 DECODE_TC = "FlashInfer decode, tensor cores"
 DECODE_CUDA = "FlashInfer decode, CUDA cores"
@@ -107,11 +112,23 @@ def cache_rows():
 
 def variant_rows():
     for name, variant in VARIANTS.items():
-        if name == "plain":
+        if name in ("plain", "streaming_llm_whole"):
             continue
-        for word, shape in (("prefill_4x4096", prefill(4, 4096)), ("decode_64x4096", decode([4096] * 64))):
+        shapes = {"prefill_4x4096": prefill(4, 4096), "decode_64x4096": decode([4096] * 64)}
+        if name == "tree_mask":  # a tree has 32 nodes at most, so its queries are few, behind a long prefix
+            shapes["prefill_64x32x4096"] = prefill(64, 4096, queries=32)
+            del shapes["prefill_4x4096"]
+        for word, shape in shapes.items():
+            shape = dataclasses.replace(shape, causal=variant.causal)
             yield Row(f"{word}_{name}", shape, (OURS_PLAIN,), name, variant.bar)
     yield Row("prefill_4x4096_soft_cap_flex", prefill(4, 4096), ("FlexAttention",), "soft_cap")
+    yield Row(
+        "decode_64x4096_streaming_llm_fused",
+        decode([4096] * 64),
+        (OURS_SEPARATE,),
+        "streaming_llm_whole",
+        VARIANTS["streaming_llm_whole"].bar,
+    )
 
 
 ROWS = {row.id: row for rows in (prefill_rows(), decode_rows(), cache_rows(), variant_rows()) for row in rows}
@@ -133,7 +150,7 @@ def select(issue, patterns):
 def opened_by(row, contender):
     """The shape and the variant that a contender of a row computes."""
     shape = dataclasses.replace(row.shape, kv_dtype="bf16") if contender == OURS_BF16 else row.shape
-    return shape, "plain" if contender == OURS_PLAIN else row.variant
+    return shape, "plain" if contender in (OURS_PLAIN, OURS_SEPARATE) else row.variant
 
 
 def spec(shape, variant_name):
@@ -181,11 +198,11 @@ def work(shape, variant_name):
     all) for a prefill, bytes of the keys and values that are seen, read once, for a decode."""
     total = 0
     window_left = VARIANTS[variant_name].window_left
-    for length in sorted(set(shape.kv_lens)):
-        queries = length if shape.task == "prefill" else 1
+    lens = list(zip(shape.kv_lens, shape.qo_lens, strict=True))
+    for length, queries in sorted(set(lens)):
         first = length - queries
         pairs = sum(seen_keys(first + i, shape.causal, length, window_left) for i in range(queries))
-        total += pairs * shape.kv_lens.count(length)
+        total += pairs * lens.count((length, queries))
     if shape.task == "prefill":
         return 4 * total * shape.head_dim * shape.q_heads
     return total * shape.kv_heads * 2 * shape.head_dim * (2 if shape.kv_dtype == "bf16" else 1)

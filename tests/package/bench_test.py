@@ -59,7 +59,15 @@ class RowsTest(unittest.TestCase):
         self.assertEqual(bars["prefill_d128_4x4096_causal"], 0.95)
         self.assertEqual(bars["decode_mha_64x4096"], 0.95)
         self.assertEqual(bars["decode_64x4096_soft_cap"], 0.9)
+        self.assertEqual(bars["prefill_4x4096_qk_norm"], 0.85)
+        self.assertEqual(bars["decode_64x4096_streaming_llm_fused"], 1.6)
         self.assertNotIn("prefill_d128_16x1024_causal", bars)
+
+    def test_plain_has_the_mask_of_the_variant(self):
+        for name, causal in (("sigmoid", True), ("attention_sink", True), ("custom_mask", False), ("tree_mask", False)):
+            one = rows.ROWS[f"decode_64x4096_{name}"]
+            self.assertEqual(rows.spec(one.shape, name)["variant"]["mask"], {"causal": causal})
+            self.assertEqual(rows.spec(one.shape, "plain")["variant"]["mask"], {"causal": causal})
 
     def test_selection(self):
         chosen = rows.select("B", ["decode_64x4096_page?", "decode_mha_64x4096"])
@@ -75,6 +83,9 @@ class RowsTest(unittest.TestCase):
         self.assertEqual(rows.work(shape, "plain"), 4 * 10 * 8 * 2)
         full = rows.prefill(2, 4, q_heads=2, kv_heads=1, head_dim=8, causal=False)
         self.assertEqual(rows.work(full, "plain"), 2 * 4 * 16 * 8 * 2)
+        # 2 queries behind 2 keys that were there: 3 + 4 pairs.
+        behind = rows.prefill(1, 4, q_heads=2, kv_heads=1, head_dim=8, queries=2)
+        self.assertEqual((behind.qo_lens, rows.work(behind, "plain")), ((2,), 4 * 7 * 8 * 2))
 
     def test_work_of_a_decode(self):
         # K and V of 3 + 5 tokens, 2 heads, 8 elements of 2 bytes; then a window that sees 1024 of 2000 keys.
