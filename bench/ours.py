@@ -78,6 +78,10 @@ class AlmWorkload(ctypes.Structure):
         ("window_left", c_int32),
         ("scalars", POINTER(AlmScalar)),
         ("scalar_count", c_size_t),
+        ("kv_start", AlmIndexArray),
+        ("kv_capacity", c_int64),
+        ("block_indptr", AlmIndexArray),
+        ("block_indices", AlmIndexArray),
     ]
 
 
@@ -106,6 +110,8 @@ class AlmAttention(ctypes.Structure):
         ("page_indices", AlmTensor),
         ("params", POINTER(AlmPointerParam)),
         ("param_count", c_size_t),
+        ("block_indices", AlmTensor),
+        ("custom_mask", AlmTensor),
         ("k_scale", AlmTensor),
         ("v_scale", AlmTensor),
     ]
