@@ -325,6 +325,7 @@ class Contender:
     def __init__(self, torch, context, batch, spec, variant, name="ours"):
         self.name = name
         self.torch = torch
+        self.batch = batch  # owns the memory that the runs point to, a widened cache among it
         self.kernel = Kernel(context, spec)
         shape = batch.shape
         self.plan_handle = Plan(
