@@ -185,7 +185,7 @@ VARIANTS = {
         scalars={"bias": -8.0},
         logits=lambda torch, at, values: torch.sigmoid(at.logits + values["bias"]),
     ),
-    "rope_neox": shipped("rope_neox", arrays=inverse_frequencies, query=rope_halves, key=rope_halves),
+    "rope_neox": shipped("rope_neox", arrays=inverse_frequencies, query=rope_halves, key=rope_halves, bar=0.85),
     "rope_interleaved": shipped(
         "rope_interleaved", arrays=inverse_frequencies, query=rope_pairs, key=rope_pairs, bar=0.85
     ),

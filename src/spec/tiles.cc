@@ -49,7 +49,9 @@ int registers_per_thread(const Spec& spec, const TileClass& tile, int warps) {
   const int rest = o > 128 ? 112 : 56;
   const int s = layout.row_blocks * (tile.kv / layout.kv_warps) / 2;
   const int held = layout.row_blocks == 1 && spec.head_dim.qk <= 128 ? spec.head_dim.qk / 4 : 0;
-  return o + s + s / 16 + held + rest;
+  // Bytes to unpack beside two row blocks (tile 128 x 64 of an 8-bit cache spilled 96 bytes).
+  const int unpack = bytes_of(spec.dtype.kv) == 1 && layout.row_blocks == 2 ? 8 : 0;
+  return o + s + s / 16 + unpack + held + rest;
 }
 
 // Bytes of a row of `columns` 16-bit elements: slabs of 64 columns and a tail of 16, 32 or 64
