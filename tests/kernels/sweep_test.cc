@@ -148,8 +148,10 @@ Json case_of(const std::vector<int>& row) {
   const int group = kGroups[at(4)];
   const int kv_heads = group >= 8 ? 1 : 2;
   const Json layout = Json::parse(kLayouts[at(2)]);
-  const DTypesAndScale& dtypes = kDTypes[at(0)];
   Json variant = variant_of(row[7], row[6]);
+  // Rows of an 8-bit cache have no room for what a transform makes of them: 16 bits then.
+  const bool rewrites = variant.contains("key_transform") || variant.contains("value_transform");
+  const DTypesAndScale& dtypes = kDTypes[rewrites ? at(0) % 2 : at(0)];
   variant["kv_scale"] = dtypes.scale;
   Json qo_len = Json::array();
   Json kv_len = Json::array();
