@@ -36,12 +36,13 @@ Status check_driver(int driver_version, const Fingerprint& made_by, const Target
   if (made_by.cuda_major > 0)
     maker = " made by NVRTC " + std::to_string(made_by.cuda_major) + "." +
             std::to_string(made_by.cuda_minor);
-  return make_error(Code::kDriverTooOld, "",
-                    "a kernel for " + target.name() + maker + " needs a driver for CUDA " +
-                        driver_version_text(least) + " or newer; this one is for CUDA " +
-                        driver_version_text(driver_version),
-                    "update the driver, or prewarm the cache with an NVRTC of CUDA " +
-                        std::to_string(driver_version / 1000));
+  return make_error(
+      Code::kDriverTooOld, "",
+      "a kernel for " + target.name() + maker + " needs a driver for CUDA " +
+          driver_version_text(least) + " or newer; this one is for CUDA " +
+          driver_version_text(driver_version),
+      "update the driver, or fill the cache (`attnloom compile`) with an NVRTC of CUDA " +
+          std::to_string(driver_version / 1000));
 }
 
 bool cubin_fits(const Target& target, const Target& device) {
