@@ -17,17 +17,12 @@ int lanes_of(int ctas, int kv_heads) {
 
 }  // namespace
 
-std::int64_t live_tokens(const QueryTile& tile, std::int64_t begin, std::int64_t end) {
-  return std::max<std::int64_t>(0, std::min(end, tile.live_end) - std::max(begin, tile.live_begin));
-}
-
 ContiguousCut::ContiguousCut(const std::vector<QueryTile>& tiles,
                              const std::vector<TileClass>& classes, int ctas, int kv_heads,
                              const CostModel& cost)
     : tiles_(tiles),
       classes_(classes),
       ctas_(ctas),
-      kv_heads_(kv_heads),
       cost_(cost),
       lanes_(lanes_of(ctas, kv_heads)),
       line_heads_(kv_heads / lanes_),
@@ -36,13 +31,8 @@ ContiguousCut::ContiguousCut(const std::vector<QueryTile>& tiles,
   cut();
 }
 
-int ContiguousCut::items() const {
-  return static_cast<int>(pieces_.size()) * lanes_;
-}
-
 double ContiguousCut::item_cost(int tile, std::int64_t tokens) const {
-  return cost_.alpha * classes_[tiles_[tile].tile_class].q +
-         cost_.beta * static_cast<double>(tokens);
+  return cost_.of(classes_[tiles_[tile].tile_class].q, tokens);
 }
 
 void ContiguousCut::cut() {
@@ -111,40 +101,42 @@ std::vector<int> ContiguousCut::cta_begin() const {
   return begin;
 }
 
-void ContiguousCut::emit(std::vector<loom::WorkItem>& items,
-                         std::vector<loom::MergeTile>& merges) const {
+void ContiguousCut::emit(Schedule& schedule) const {
   std::vector<int> first_merge(chunks_.size(), -1);  // of lane 0; the other lanes follow
   int partial_rows = 0;
+  schedule.merges.clear();
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
     if (chunks_[i] < 2) continue;
-    first_merge[i] = static_cast<int>(merges.size());
+    first_merge[i] = static_cast<int>(schedule.merges.size());
     const int tile = static_cast<int>(i) / line_heads_;
     for (int lane = 0; lane < lanes_; ++lane) {
-      merges.push_back({partial_rows, chunks_[i]});
+      schedule.merges.push_back({partial_rows, chunks_[i]});
       partial_rows += chunks_[i] * classes_[tiles_[tile].tile_class].q;
     }
   }
-  std::vector<int> next = cta_begin();
-  items.resize(pieces_.size() * static_cast<std::size_t>(lanes_));
+  schedule.cta_begin = cta_begin();
+  std::vector<int> next = schedule.cta_begin;
+  schedule.items.resize(pieces_.size() * static_cast<std::size_t>(lanes_));
   for (const Piece& piece : pieces_) {
     const QueryTile& tile = tiles_[piece.tile];
     const std::size_t line = static_cast<std::size_t>(piece.tile) * line_heads_ + piece.head;
+    // Keys that no row sees belong to the outer pieces, so that an item's range is what it says.
+    const std::int64_t begin = piece.chunk == 0 ? 0 : piece.begin;
+    const std::int64_t end = piece.chunk + 1 == chunks_[line] ? tile.kv_len : piece.end;
     for (int lane = 0; lane < lanes_; ++lane) {
-      loom::WorkItem& item = items[next[piece.group * lanes_ + lane]++];
-      item.request = tile.request;
-      item.q_row = tile.q_row;
-      item.kv_head = piece.head * lanes_ + lane;
-      // Keys that no row sees belong to the outer pieces, so that an item's range is what it says.
-      item.kv_begin = piece.chunk == 0 ? 0 : static_cast<int>(piece.begin);
-      item.kv_end = static_cast<int>(piece.chunk + 1 == chunks_[line] ? tile.kv_len : piece.end);
-      item.tile_class = tile.tile_class;
-      item.partial_row = -1;
-      item.merge = -1;
-      if (first_merge[line] < 0) continue;
-      item.merge = first_merge[line] + lane;
-      item.partial_row = merges[item.merge].partial_row + piece.chunk * classes_[tile.tile_class].q;
+      loom::WorkItem item = work_item(tile, piece.head * lanes_ + lane, begin, end);
+      if (first_merge[line] >= 0) {
+        item.merge = first_merge[line] + lane;
+        item.partial_row =
+            schedule.merges[item.merge].partial_row + piece.chunk * classes_[tile.tile_class].q;
+      }
+      schedule.items[next[piece.group * lanes_ + lane]++] = item;
     }
   }
+  schedule.figures.contiguous = true;
+  schedule.figures.makespan = makespan_;
+  schedule.figures.items = static_cast<int>(schedule.items.size());
+  schedule.figures.split_tiles = static_cast<int>(schedule.merges.size());
 }
 
 }  // namespace attnloom

@@ -8,24 +8,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernel_templates/loom/plan.cuh"
 #include "plan/plan.h"
+#include "plan/query_tile.h"
+#include "plan/schedule.h"
 #include "spec/tiles.h"
 
 namespace attnloom {
-
-// One query tile, the same on every KV head, and the keys that its rows can see at all.
-struct QueryTile {
-  int request = 0;  // entry of the request table
-  int q_row = 0;    // packed
-  int tile_class = 0;
-  std::int64_t kv_len = 0;
-  std::int64_t live_begin = 0;  // a multiple of the class's KV tile
-  std::int64_t live_end = 0;
-};
-
-// Tokens of [begin, end) that some row of the tile sees.
-std::int64_t live_tokens(const QueryTile& tile, std::int64_t begin, std::int64_t end);
 
 class ContiguousCut {
  public:
@@ -33,12 +21,10 @@ class ContiguousCut {
                 int ctas, int kv_heads, const CostModel& cost);
 
   double makespan() const { return makespan_; }
-  int items() const;
 
-  // What the kernels read. Never more than a split for each CTA but one: within the bounds of
-  // plan_layout.
-  std::vector<int> cta_begin() const;
-  void emit(std::vector<loom::WorkItem>& items, std::vector<loom::MergeTile>& merges) const;
+  // Takes the place of whatever cut the schedule holds. Never more than a split for each CTA but
+  // one: within the bounds of plan_layout.
+  void emit(Schedule& schedule) const;
 
  private:
   struct Piece {
@@ -53,6 +39,7 @@ class ContiguousCut {
   void cut();
   void cut_tile(int tile, int head);
   double item_cost(int tile, std::int64_t tokens) const;
+  std::vector<int> cta_begin() const;
   std::int64_t take(int tile, std::int64_t at) const;
   void close_group();
   int& chunks(int tile, int head) { return chunks_[tile * line_heads_ + head]; }
@@ -60,7 +47,6 @@ class ContiguousCut {
   const std::vector<QueryTile>& tiles_;
   const std::vector<TileClass>& classes_;
   const int ctas_;
-  const int kv_heads_;
   const CostModel cost_;
   int lanes_ = 1;       // KV heads that neighbouring CTAs walk side by side
   int line_heads_ = 1;  // KV heads on the line: kv_heads / lanes

@@ -75,6 +75,10 @@ struct Plan {
 struct CostModel {
   double alpha = 1.0;
   double beta = 1.0;
+
+  double of(std::int64_t rows, std::int64_t tokens) const {
+    return alpha * static_cast<double>(rows) + beta * static_cast<double>(tokens);
+  }
 };
 
 // Algorithm 1 (DESIGN §7). `generation` is stored in the header. Errors: those of check_workload;

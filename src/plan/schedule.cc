@@ -7,6 +7,7 @@
 
 #include "plan/contiguous.h"
 #include "plan/layout.h"
+#include "plan/query_tile.h"
 
 namespace attnloom {
 namespace {
@@ -16,24 +17,13 @@ namespace {
 // runs, not thousands of items).
 struct Run {
   double cost = 0;
-  int request = 0;
-  int q_row = 0;
-  int tile_class = 0;
+  int tile = 0;  // index of the query tile
   int first_chunk = 0;
   int chunks = 0;       // of this run
   int tile_chunks = 0;  // of the whole output tile
   std::int64_t chunk_tokens = 0;
-  std::int64_t kv_len = 0;
   int partial_row = -1;  // of head 0, chunk 0
   int merge = -1;        // of head 0
-};
-
-// An entry of the request table.
-struct Request {
-  std::int64_t first_row = 0;  // packed
-  std::int64_t packed_rows = 0;
-  std::int64_t kv_len = 0;  // of the walk
-  std::int64_t tiles = 0;   // on one KV head
 };
 
 // Cost of the longest queue over the mean above which another cut is tried.
@@ -57,14 +47,15 @@ class Scheduler {
         cost_(cost) {}
 
   Result<Schedule> run(const PlanLayout& layout) {
-    measure();
+    std::int64_t tiles = 0;  // on one KV head
+    for (int r = 0; r < std::ssize(rows_); ++r)
+      tiles += divide_up(packed_rows(spec_, rows_[r]), shape(r).q);
     ATTNLOOM_CHECK(
-        check_room("work items", tiles_ * workload_.kv_heads, layout.max_items, "max_qo_tokens"));
+        check_room("work items", tiles * workload_.kv_heads, layout.max_items, "max_qo_tokens"));
+    list_tiles(tiles);
     std::int64_t tokens = 0;  // below 2^62, as the tiles were just bounded by an int32
-    for (const Request& request : requests_)
-      tokens += request.tiles * workload_.kv_heads * request.kv_len;
+    for (const QueryTile& tile : tiles_) tokens += tile.kv_len * workload_.kv_heads;
     schedule_.figures.chunk_tokens = divide_up(tokens, ctas_);
-    list_tiles();
     cut();
     ATTNLOOM_CHECK(check_room("work items", items_, layout.max_items, "max_qo_tokens"));
     ATTNLOOM_CHECK(
@@ -72,40 +63,22 @@ class Scheduler {
     ATTNLOOM_CHECK(check_room("partial rows", partial_rows_, layout.max_partial_rows, "max_batch"));
     std::sort(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) {
       if (a.cost != b.cost) return a.cost > b.cost;
-      return std::tie(a.request, a.q_row, a.first_chunk) <
-             std::tie(b.request, b.q_row, b.first_chunk);
+      return std::tie(a.tile, a.first_chunk) < std::tie(b.tile, b.first_chunk);
     });
-    assign();
-    // (Where tokens cost nothing a line has no length to cut.)
-    if (cost_.beta > 0 && schedule_.figures.makespan > kGoodBalance * schedule_.figures.ideal)
-      take_shorter();
+    const std::vector<int> order = assign();
+    if (!take_shorter()) scatter(order);
     return std::move(schedule_);
   }
 
  private:
-  void measure() {
-    requests_.resize(rows_.size());
-    for (std::size_t r = 0; r < rows_.size(); ++r) {
-      Request& request = requests_[r];
-      request.first_row = std::int64_t{rows_[r].q_first} * spec_.group_size;
-      request.packed_rows = packed_rows(spec_, rows_[r]);
-      request.kv_len = rows_[r].walk_len;
-      request.tiles = divide_up(request.packed_rows, kernel_.classes[selection_.tile_class[r]].q);
-      tiles_ += request.tiles;
-    }
-  }
+  const TileClass& shape(int r) const { return kernel_.classes[selection_.tile_class[r]]; }
 
   // The keys that the rows of a tile can see at all: all of them but for causal masks and windows.
   // Block-sparse lists are left whole, as only the kernel knows where their blocks stand.
   QueryTile query_tile(int r, std::int64_t q_row) const {
-    const TileClass& shape = kernel_.classes[selection_.tile_class[r]];
     const loom::RequestRow& row = rows_[r];
-    QueryTile tile{r,
-                   static_cast<int>(requests_[r].first_row + q_row),
-                   selection_.tile_class[r],
-                   requests_[r].kv_len,
-                   0,
-                   requests_[r].kv_len};
+    QueryTile tile{r,           static_cast<int>(q_row), selection_.tile_class[r], row.walk_len, 0,
+                   row.walk_len};
     const Mask& mask = spec_.variant.mask;
     const std::int64_t window =
         mask.window_left ? *mask.window_left : workload_.window_left.value_or(-1);
@@ -113,40 +86,37 @@ class Scheduler {
     const std::int64_t shift = std::int64_t{row.kv_len} - row.qo_len;
     const std::int64_t first = tile.q_row / spec_.group_size + shift;
     const std::int64_t last =
-        std::min<std::int64_t>((tile.q_row + shape.q - 1) / spec_.group_size, row.qo_len - 1) +
+        std::min<std::int64_t>((tile.q_row + shape(r).q - 1) / spec_.group_size, row.qo_len - 1) +
         shift;
     if (mask.causal) tile.live_end = std::clamp<std::int64_t>(last + 1, 0, tile.kv_len);
     if (window >= 0)
       tile.live_begin =
-          std::clamp<std::int64_t>(first - window, 0, tile.live_end) / shape.kv * shape.kv;
+          std::clamp<std::int64_t>(first - window, 0, tile.live_end) / shape(r).kv * shape(r).kv;
     return tile;
   }
 
-  void list_tiles() {
-    query_tiles_.reserve(static_cast<std::size_t>(tiles_));
+  void list_tiles(std::int64_t count) {
+    tiles_.reserve(static_cast<std::size_t>(count));
     for (int r = 0; r < std::ssize(rows_); ++r) {
-      const std::int64_t rows = kernel_.classes[selection_.tile_class[r]].q;
-      for (std::int64_t q_row = 0; q_row < requests_[r].packed_rows; q_row += rows)
-        query_tiles_.push_back(query_tile(r, q_row));
+      const std::int64_t first = std::int64_t{rows_[r].q_first} * spec_.group_size;
+      const std::int64_t end = first + packed_rows(spec_, rows_[r]);
+      for (std::int64_t q_row = first; q_row < end; q_row += shape(r).q)
+        tiles_.push_back(query_tile(r, q_row));
     }
   }
 
   void cut() {
-    for (const QueryTile& tile : query_tiles_) {
-      const std::int64_t kv = kernel_.classes[tile.tile_class].kv;
-      cut_tile(tile, std::max<std::int64_t>(divide_up(schedule_.figures.chunk_tokens, kv), 1) * kv);
+    for (int t = 0; t < std::ssize(tiles_); ++t) {
+      const std::int64_t kv = kernel_.classes[tiles_[t].tile_class].kv;
+      cut_tile(t, std::max<std::int64_t>(divide_up(schedule_.figures.chunk_tokens, kv), 1) * kv);
     }
   }
 
-  void cut_tile(const QueryTile& tile, std::int64_t chunk) {
+  void cut_tile(int index, std::int64_t chunk) {
+    const QueryTile& tile = tiles_[index];
     const std::int64_t rows = kernel_.classes[tile.tile_class].q;
     const std::int64_t chunks = std::max<std::int64_t>(divide_up(tile.kv_len, chunk), 1);
-    Run run{.request = tile.request,
-            .q_row = tile.q_row,
-            .tile_class = tile.tile_class,
-            .tile_chunks = static_cast<int>(chunks),
-            .chunk_tokens = chunk,
-            .kv_len = tile.kv_len};
+    Run run{.tile = index, .tile_chunks = static_cast<int>(chunks), .chunk_tokens = chunk};
     if (chunks > 1) {
       run.merge = static_cast<int>(schedule_.merges.size());
       run.partial_row = static_cast<int>(partial_rows_);
@@ -168,25 +138,19 @@ class Scheduler {
   }
 
   double chunk_cost(const QueryTile& tile, std::int64_t index, std::int64_t chunk) const {
-    return item_cost(kernel_.classes[tile.tile_class].q,
-                     live_tokens(tile, index * chunk, (index + 1) * chunk));
+    return cost_.of(kernel_.classes[tile.tile_class].q,
+                    live_tokens(tile, index * chunk, (index + 1) * chunk));
   }
 
-  // The contiguous cut instead, where its longest queue is the shorter one.
-  void take_shorter() {
-    const ContiguousCut other(query_tiles_, kernel_.classes, ctas_, workload_.kv_heads, cost_);
-    if (other.makespan() >= schedule_.figures.makespan) return;
-    schedule_.cta_begin = other.cta_begin();
-    schedule_.merges.clear();
-    other.emit(schedule_.items, schedule_.merges);
-    schedule_.figures.contiguous = true;
-    schedule_.figures.makespan = other.makespan();
-    schedule_.figures.items = other.items();
-    schedule_.figures.split_tiles = static_cast<int>(schedule_.merges.size());
-  }
-
-  double item_cost(std::int64_t rows, std::int64_t tokens) const {
-    return cost_.alpha * static_cast<double>(rows) + cost_.beta * static_cast<double>(tokens);
+  // The contiguous cut instead, where Algorithm 1 is out of balance and its longest queue is the
+  // shorter one. (Where tokens cost nothing a line has no length to cut.)
+  bool take_shorter() {
+    if (cost_.beta <= 0 || schedule_.figures.makespan <= kGoodBalance * schedule_.figures.ideal)
+      return false;
+    const ContiguousCut other(tiles_, kernel_.classes, ctas_, workload_.kv_heads, cost_);
+    if (other.makespan() >= schedule_.figures.makespan) return false;
+    other.emit(schedule_);
+    return true;
   }
 
   void push(Run run, double cost, std::int64_t first_chunk, std::int64_t chunks) {
@@ -197,28 +161,23 @@ class Scheduler {
   }
 
   loom::WorkItem item(const Run& run, int head, int chunk) const {
+    const QueryTile& tile = tiles_[run.tile];
     const std::int64_t begin = chunk * run.chunk_tokens;
-    loom::WorkItem item{};
-    item.request = run.request;
-    item.q_row = run.q_row;
-    item.kv_head = head;
-    item.kv_begin = static_cast<int>(begin);
-    item.kv_end = static_cast<int>(std::min(begin + run.chunk_tokens, run.kv_len));
-    item.tile_class = run.tile_class;
-    item.partial_row = -1;
-    item.merge = -1;
+    loom::WorkItem item =
+        work_item(tile, head, begin, std::min(begin + run.chunk_tokens, tile.kv_len));
     if (run.merge >= 0) {
-      const int rows = kernel_.classes[run.tile_class].q;
+      const int rows = kernel_.classes[tile.tile_class].q;
       item.partial_row = run.partial_row + (head * run.tile_chunks + chunk) * rows;
       item.merge = run.merge + head;
     }
     return item;
   }
 
-  // Longest first to the least loaded CTA. The heap's top is replaced in place: one walk down an
+  // Longest first to the least loaded CTA; returns the CTA of each item in that order. The heap's
+  // top is replaced in place: one walk down an
   // item instead of the two of pop and push.
-  void assign() {
-    std::vector<int> order(static_cast<std::size_t>(items_));  // CTA of each item, longest first
+  std::vector<int> assign() {
+    std::vector<int> order(static_cast<std::size_t>(items_));
     std::vector<int> counts(static_cast<std::size_t>(ctas_) + 1, 0);
     heap_.resize(static_cast<std::size_t>(ctas_));
     for (int c = 0; c < ctas_; ++c) heap_[c] = {0.0, c};
@@ -235,15 +194,16 @@ class Scheduler {
       }
     }
     for (int c = 0; c < ctas_; ++c) counts[c + 1] += counts[c];
-    schedule_.cta_begin = counts;
-    scatter(order, std::move(counts));
+    schedule_.cta_begin = std::move(counts);
     for (const Load& load : heap_)
       schedule_.figures.makespan = std::max(schedule_.figures.makespan, load.cost);
     schedule_.figures.ideal = total / ctas_;
     schedule_.figures.items = static_cast<int>(items_);
+    return order;
   }
 
-  void scatter(const std::vector<int>& order, std::vector<int> cursor) {
+  void scatter(const std::vector<int>& order) {
+    std::vector<int> cursor = schedule_.cta_begin;
     schedule_.items.resize(order.size());
     std::size_t next = 0;
     for (const Run& run : runs_) {
@@ -284,11 +244,9 @@ class Scheduler {
   const std::vector<loom::RequestRow>& rows_;
   const Selection& selection_;
   const CostModel cost_;
-  std::vector<Request> requests_;
-  std::vector<QueryTile> query_tiles_;
+  std::vector<QueryTile> tiles_;  // of all entries, in their order
   std::vector<Run> runs_;
   std::vector<Load> heap_;
-  std::int64_t tiles_ = 0;  // query tiles of all requests, on one KV head
   std::int64_t items_ = 0;
   std::int64_t partial_rows_ = 0;
   Schedule schedule_;
