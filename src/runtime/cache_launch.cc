@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/cache_args.h"
 #include "runtime/cache_mirrors.h"
 #include "runtime/tensor_checks.h"
 
@@ -29,12 +30,7 @@ Status check_pool(const Spec& spec, const TensorView& k_cache, const TensorView&
 
 template <class Args>
 void fill_pool(const TensorView& k_cache, const TensorView& v_cache, Args& args) {
-  args.k_page_stride = k_cache.strides[0];
-  args.k_token_stride = k_cache.strides[1];
-  args.k_head_stride = k_cache.strides[2];
-  args.v_page_stride = v_cache.strides[0];
-  args.v_token_stride = v_cache.strides[1];
-  args.v_head_stride = v_cache.strides[2];
+  set_page_strides(k_cache, v_cache, args);
   args.kv_heads = static_cast<int>(k_cache.shape[2]);
   args.pool_pages = static_cast<int>(k_cache.shape[0]);
 }
@@ -76,25 +72,9 @@ Status fill_indices(const AppendTensors& tensors, loom::AppendArgs& args) {
 }
 
 Status fill_scales(const Spec& spec, const AppendTensors& tensors, loom::AppendArgs& args) {
-  struct Scale {
-    std::string_view name;
-    const TensorView& tensor;
-    const float*& place;
-  };
-  const Scale scales[] = {{"k_scale", tensors.k_scale, args.k_scale},
-                          {"v_scale", tensors.v_scale, args.v_scale}};
-  for (const Scale& scale : scales) {
-    if (spec.variant.kv_scale == KvScale::kNone) {
-      if (!scale.tensor.given()) continue;
-      return tensor_error(scale.name, "is not used by a spec of \"kv_scale\": \"none\"",
-                          "leave it out");
-    }
-    const std::int64_t count = spec.variant.kv_scale == KvScale::kHead ? args.kv_heads : 1;
-    ATTNLOOM_CHECK(check_tensor(scale.name, scale.tensor, TensorType::kF32, {{count}},
-                                Access::kFlat, Role::kInput));
-    scale.place = device_pointer<const float>(scale.tensor.data);
-  }
-  return ok_status();
+  const UnusedScale unused{"is not used by a spec of \"kv_scale\": \"none\"", "leave it out"};
+  ATTNLOOM_CHECK(set_scale(spec, args.kv_heads, "k_scale", tensors.k_scale, unused, args.k_scale));
+  return set_scale(spec, args.kv_heads, "v_scale", tensors.v_scale, unused, args.v_scale);
 }
 
 bool same_place(const TensorView& a, const TensorView& b) {

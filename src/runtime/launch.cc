@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/launch.h"
 
+#include "runtime/cache_args.h"
 #include "runtime/tensor_checks.h"
 
 namespace attnloom {
@@ -110,12 +111,7 @@ Status fill_pages(const Spec& spec, Extent pages, Extent tokens, int kv_heads,
       check_tensor("v", tensors.v, type,
                    {{tensors.k.shape[0]}, {tensors.k.shape[1]}, {kv_heads}, {spec.head_dim.vo}},
                    Access::kVectorRows, Role::kInput));
-  args.k_page_stride = tensors.k.strides[0];
-  args.k_token_stride = tensors.k.strides[1];
-  args.k_head_stride = tensors.k.strides[2];
-  args.v_page_stride = tensors.v.strides[0];
-  args.v_token_stride = tensors.v.strides[1];
-  args.v_head_stride = tensors.v.strides[2];
+  set_page_strides(tensors.k, tensors.v, args);
   return ok_status();
 }
 
@@ -174,19 +170,12 @@ Status fill_mask(const Spec& spec, const Plan& plan, const TensorView& mask,
   return ok_status();
 }
 
-Status fill_scale(const Spec& spec, int kv_heads, std::string_view name, const TensorView& tensor,
-                  const float*& pointer) {
-  const KvScale scale = spec.variant.kv_scale;
-  if (scale == KvScale::kNone) {
-    if (!tensor.given()) return ok_status();
-    return tensor_error(name, "is not used by a variant with kv_scale \"none\"",
-                        "leave it out, or set variant.kv_scale");
-  }
-  ATTNLOOM_CHECK(check_tensor(name, tensor, TensorType::kF32,
-                              {{scale == KvScale::kHead ? kv_heads : 1}}, Access::kFlat,
-                              Role::kInput));
-  pointer = device_pointer<const float>(tensor.data);
-  return ok_status();
+Status fill_scales(const Spec& spec, int kv_heads, const AttentionTensors& tensors,
+                   loom::AttentionArgs& args) {
+  const UnusedScale unused{"is not used by a variant with kv_scale \"none\"",
+                           "leave it out, or set variant.kv_scale"};
+  ATTNLOOM_CHECK(set_scale(spec, kv_heads, "k_scale", tensors.k_scale, unused, args.k_scale));
+  return set_scale(spec, kv_heads, "v_scale", tensors.v_scale, unused, args.v_scale);
 }
 
 // One CTA writes results while another still reads inputs: in place would be a race.
@@ -224,8 +213,7 @@ Result<loom::AttentionArgs> attention_args(const Spec& spec, const Plan& plan, i
   ATTNLOOM_CHECK(fill_queries(spec, plan, q_heads, tensors, args));
   ATTNLOOM_CHECK(fill_keys(spec, plan, kv_heads, pool_pages, tensors, args));
   ATTNLOOM_CHECK(fill_mask(spec, plan, tensors.custom_mask, args));
-  ATTNLOOM_CHECK(fill_scale(spec, kv_heads, "k_scale", tensors.k_scale, args.k_scale));
-  ATTNLOOM_CHECK(fill_scale(spec, kv_heads, "v_scale", tensors.v_scale, args.v_scale));
+  ATTNLOOM_CHECK(fill_scales(spec, kv_heads, tensors, args));
   ATTNLOOM_CHECK(check_disjoint(tensors));
   ATTNLOOM_CHECK(fill_params(spec, q_heads, tensors.params, args));
   return args;
