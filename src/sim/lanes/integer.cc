@@ -1,67 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <type_traits>
+
 #include "sim/lanes/number.h"
 
 namespace attnloom::sim::ATTNLOOM_SIM_ISA {
 namespace {
 
+// Twice as wide, of the same signedness.
+template <class T, class Signed, class Other>
+using OfSign = std::conditional_t<std::is_signed_v<T>, Signed, Other>;
 template <class T>
-struct Unsigned;
-template <>
-struct Unsigned<i16> {
-  using Same = u16;
-};
-template <>
-struct Unsigned<u16> {
-  using Same = u16;
-};
-template <>
-struct Unsigned<i32> {
-  using Same = u32;
-};
-template <>
-struct Unsigned<u32> {
-  using Same = u32;
-};
-template <>
-struct Unsigned<i64> {
-  using Same = u64;
-};
-template <>
-struct Unsigned<u64> {
-  using Same = u64;
-};
-template <class T>
-struct Wide;
-template <>
-struct Wide<i16> {
-  using Same = i32;
-};
-template <>
-struct Wide<u16> {
-  using Same = u32;
-};
-template <>
-struct Wide<i32> {
-  using Same = i64;
-};
-template <>
-struct Wide<u32> {
-  using Same = u64;
-};
-template <>
-struct Wide<i64> {
-  using Same = __int128;
-};
-template <>
-struct Wide<u64> {
-  using Same = unsigned __int128;
-};
+using Wide = std::conditional_t<sizeof(T) == 2, OfSign<T, i32, u32>,
+                                std::conditional_t<sizeof(T) == 4, OfSign<T, i64, u64>,
+                                                   OfSign<T, __int128, unsigned __int128>>>;
 
 // Arithmetic wraps: it is done in the unsigned type, and in 32 bits at least, so that no promotion
 // to int overflows.
 template <class T>
 constexpr auto raw(T x) {
-  return static_cast<typename Unsigned<T>::Same>(x) + 0u;
+  return static_cast<std::make_unsigned_t<T>>(x) + 0u;
 }
 template <class T>
 struct Add {
@@ -82,7 +40,7 @@ struct Mad {
 template <class T>
 struct MulHi {
   T operator()(T a, T b) const {
-    using W = typename Wide<T>::Same;
+    using W = Wide<T>;
     return static_cast<T>((static_cast<W>(a) * static_cast<W>(b)) >> (8 * sizeof(T)));
   }
 };
@@ -92,12 +50,12 @@ struct MadHi {
 };
 template <class T>
 struct MulWide {
-  using W = typename Wide<T>::Same;
+  using W = Wide<T>;
   W operator()(T a, T b) const { return static_cast<W>(a) * static_cast<W>(b); }
 };
 template <class T>
 struct MadWide {
-  using W = typename Wide<T>::Same;
+  using W = Wide<T>;
   W operator()(T a, T b, W c) const { return static_cast<W>(raw(MulWide<T>()(a, b)) + raw(c)); }
 };
 // Division by zero is unspecified on the device; all ones is what it gives.
@@ -139,21 +97,14 @@ struct Sad {
     return static_cast<T>(raw(c) + (a < b ? raw(b) - raw(a) : raw(a) - raw(b)));
   }
 };
+i32 saturated(i64 x) {
+  return static_cast<i32>(std::clamp(x, -i64{0x80000000}, i64{0x7fffffff}));
+}
 struct AddSat {
-  i32 operator()(i32 a, i32 b) const {
-    i64 s = i64{a} + b;
-    return static_cast<i32>(s > 0x7fffffff         ? 0x7fffffff
-                            : s < -i64{0x80000000} ? -i64{0x80000000}
-                                                   : s);
-  }
+  i32 operator()(i32 a, i32 b) const { return saturated(i64{a} + b); }
 };
 struct SubSat {
-  i32 operator()(i32 a, i32 b) const {
-    i64 s = i64{a} - b;
-    return static_cast<i32>(s > 0x7fffffff         ? 0x7fffffff
-                            : s < -i64{0x80000000} ? -i64{0x80000000}
-                                                   : s);
-  }
+  i32 operator()(i32 a, i32 b) const { return saturated(i64{a} - b); }
 };
 struct Add2 {
   u32 operator()(u32 a, u32 b) const {
@@ -172,7 +123,7 @@ LaneFn ternary_of() {
 
 template <class T>
 LaneFn select_typed(const LaneForm& form) {
-  using W = typename Wide<T>::Same;
+  using W = Wide<T>;
   switch (form.op) {
     case LaneOp::kAdd:
       return binary_of<T, Add>();
