@@ -45,8 +45,7 @@ LOOM_DEVICE void to_floats(uint4 bits, float (&x)[kVectorElements], From) {
 template <class To>
 LOOM_DEVICE void store_floats(To* to, const float (&x)[kVectorElements]) {
   if constexpr (sizeof(To) == 2) {
-    *reinterpret_cast<uint4*>(to) = make_uint4(pack2(x[0], x[1], To{}), pack2(x[2], x[3], To{}),
-                                               pack2(x[4], x[5], To{}), pack2(x[6], x[7], To{}));
+    *reinterpret_cast<uint4*>(to) = pack8(x, To{});
   } else {
     *reinterpret_cast<uint2*>(to) =
         make_uint2(pack2(x[0], x[1], To{}) | pack2(x[2], x[3], To{}) << 16,
@@ -83,11 +82,10 @@ LOOM_DEVICE void store_row(To* to, const Row& row, int lane, float scale, From f
 }
 
 LOOM_DEVICE void rotate(float& x, float& y, int position, u64 turns) {
-  constexpr float kRadians = 1.4629180792671596e-9f;  // of 2^-32 of a turn
   const u64 phase = turns * static_cast<u32>(position);
-  const float angle = static_cast<float>(static_cast<int>(phase >> 32)) * kRadians;
-  const float c = cos(angle);
-  const float s = sin(angle);
+  float c;
+  float s;
+  cosine_sine(static_cast<u32>(phase >> 32), c, s);
   const float turned = x * c - y * s;
   y = y * c + x * s;
   x = turned;

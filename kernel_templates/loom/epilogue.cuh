@@ -41,11 +41,8 @@ struct OutputRows {
   }
   // `base2`: the row's LSE, read where kFinishes only.
   LOOM_DEVICE void store(int row, int dim, float (&x)[8], float base2) const {
-    const typename Config::Element tag{};
     if constexpr (kFinishes<Config>) finish_row<Config>(x, variant, request, work, row, dim, base2);
-    store(row, dim,
-          make_uint4(pack2(x[0], x[1], tag), pack2(x[2], x[3], tag), pack2(x[4], x[5], tag),
-                     pack2(x[6], x[7], tag)));
+    store(row, dim, pack8(x, typename Config::Element{}));
   }
   LOOM_DEVICE void store_lse(int row, float base2) const {
     if (Config::kSoftmax && args.lse != nullptr) {

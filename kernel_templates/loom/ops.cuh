@@ -10,10 +10,12 @@
 //   load_matrix_x4(r, a), _trans      four 8x8 matrices of 16-bit elements, one row address per lane
 //   mma_16x8x16(c, a, b0, b1, Element)  c += a * b, fp32 accumulators
 //   pack2(lo, hi, Element)            two floats rounded to nearest even into one register
+//   pack8(x, Element)                 eight floats likewise, as 16 bytes
 //   to_float(x)                       16-bit float -> float, exact
 //   exp2(x), log2(x), tanh(x)         approximate: 2^-22 relative, 2^-22 absolute, 2^-11 relative error
 //   reciprocal(x)                     approximate: 1 ulp
 //   sin(x), cos(x)                    approximate: 2^-20 absolute, |x| <= pi
+//   cosine_sine(phase, c, s)          likewise, of phase * 2^-32 of a turn
 //   fence_gpu()                       orders this thread's accesses before and after it for the whole device
 //   counter_add(p, n)                 relaxed atomic add at device scope; returns the old value
 //   max_across_quad(x), sum_across_quad(x)  over the four lanes that share an accumulator row
@@ -32,6 +34,19 @@ LOOM_DEVICE float max_across_quad(float x) {
 LOOM_DEVICE float sum_across_quad(float x) {
   x += __shfl_xor_sync(~0u, x, 1);
   return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+template <class Element>
+LOOM_DEVICE uint4 pack8(const float (&x)[8], Element tag) {
+  return make_uint4(pack2(x[0], x[1], tag), pack2(x[2], x[3], tag), pack2(x[4], x[5], tag),
+                    pack2(x[6], x[7], tag));
+}
+
+LOOM_DEVICE void cosine_sine(u32 phase, float& cosine, float& sine) {
+  constexpr float kRadians = 1.4629180792671596e-9f;  // of 2^-32 of a turn
+  const float angle = static_cast<float>(static_cast<int>(phase)) * kRadians;
+  cosine = cos(angle);
+  sine = sin(angle);
 }
 
 }  // namespace loom

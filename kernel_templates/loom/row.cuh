@@ -31,10 +31,7 @@ LOOM_DEVICE void rotation(int position, float frequency, float& cosine, float& s
   const float units = frequency * kUnits;
   const float rest = fmaf(frequency, kUnits, -units) + frequency * kUnitsRest;
   const u32 step = static_cast<u32>(__float2ll_rn(units)) + static_cast<u32>(__float2int_rn(rest));
-  const u32 turns = step * static_cast<u32>(position);
-  const float angle = static_cast<float>(static_cast<int>(turns)) * 1.4629180792671596e-9f;
-  cosine = cos(angle);
-  sine = sin(angle);
+  cosine_sine(step * static_cast<u32>(position), cosine, sine);
 }
 
 // Cosines and sines that a lane hands from a row to the next of its batch, `step` positions on: the
