@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -24,10 +23,10 @@ void set_page_strides(const TensorView& k, const TensorView& v, Args& args) {
   args.v_head_stride = v.strides[2];
 }
 
-// What to say of a scale that is given to a spec without scales.
+// What to say of a scale that is given to a spec without scales. Literals: a run allocates nothing.
 struct UnusedScale {
-  std::string cause;
-  std::string remedy;
+  std::string_view cause;
+  std::string_view remedy;
 };
 
 // The scales of K or of V, one or one a KV head, by the spec's kv_scale.
