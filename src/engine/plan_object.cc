@@ -66,6 +66,7 @@ struct PlanObject::State {
   std::uint64_t generation = 0;
   bool updated = false;
   Plan plan;
+  std::vector<std::byte> spare;  // the block before the last: the next one takes its memory
   const AcquiredKernel* kernel = nullptr;
   int q_heads = 0;  // of the last update
   int kv_heads = 0;
@@ -154,7 +155,8 @@ Result<Plan> PlanObject::State::settle(const Workload& workload, std::uint64_t n
                                        const AcquiredKernel** chosen) {
   for (int i = 0; i < kMostReplans; ++i) {
     const std::vector<KernelChoice> choices = kernels->choices();
-    ATTNLOOM_TRY(Plan made, make_plan(kernels->spec(), choices, limits, workload, next));
+    ATTNLOOM_TRY(Plan made,
+                 make_plan(kernels->spec(), choices, limits, workload, next, {}, std::move(spare)));
     ATTNLOOM_TRY(*chosen, kernels->acquire(made.kernel, stream));
     if ((*chosen)->choice == choices[made.kernel]) {
       if (device) ATTNLOOM_CHECK(check_fits(choices));
@@ -199,6 +201,7 @@ Status PlanObject::update(const Workload& given, Stream stream) {
   const AcquiredKernel* kernel = nullptr;
   ATTNLOOM_TRY(Plan plan, state.settle(workload, next, stream, &kernel));
   if (state.device) ATTNLOOM_CHECK(state.copy(plan, next, stream));
+  state.spare = std::move(state.plan.block);
   state.plan = std::move(plan);
   state.kernel = kernel;
   state.generation = next;

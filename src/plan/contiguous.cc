@@ -101,7 +101,7 @@ std::vector<int> ContiguousCut::cta_begin() const {
   return begin;
 }
 
-void ContiguousCut::emit(Schedule& schedule) const {
+void ContiguousCut::emit(Schedule& schedule, std::span<loom::WorkItem> items) const {
   std::vector<int> first_merge(chunks_.size(), -1);  // of lane 0; the other lanes follow
   int partial_rows = 0;
   schedule.merges.clear();
@@ -116,7 +116,6 @@ void ContiguousCut::emit(Schedule& schedule) const {
   }
   schedule.cta_begin = cta_begin();
   std::vector<int> next = schedule.cta_begin;
-  schedule.items.resize(pieces_.size() * static_cast<std::size_t>(lanes_));
   for (const Piece& piece : pieces_) {
     const QueryTile& tile = tiles_[piece.tile];
     const std::size_t line = static_cast<std::size_t>(piece.tile) * line_heads_ + piece.head;
@@ -130,12 +129,12 @@ void ContiguousCut::emit(Schedule& schedule) const {
         item.partial_row =
             schedule.merges[item.merge].partial_row + piece.chunk * classes_[tile.tile_class].q;
       }
-      schedule.items[next[piece.group * lanes_ + lane]++] = item;
+      items[next[piece.group * lanes_ + lane]++] = item;
     }
   }
   schedule.figures.contiguous = true;
   schedule.figures.makespan = makespan_;
-  schedule.figures.items = static_cast<int>(schedule.items.size());
+  schedule.figures.items = this->items();
   schedule.figures.split_tiles = static_cast<int>(schedule.merges.size());
 }
 

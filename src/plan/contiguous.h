@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "plan/plan.h"
@@ -21,10 +22,11 @@ class ContiguousCut {
                 int ctas, int kv_heads, const CostModel& cost);
 
   double makespan() const { return makespan_; }
+  int items() const { return static_cast<int>(pieces_.size()) * lanes_; }
 
   // Takes the place of whatever cut the schedule holds. Never more than a split for each CTA but
   // one: within the bounds of plan_layout.
-  void emit(Schedule& schedule) const;
+  void emit(Schedule& schedule, std::span<loom::WorkItem> items) const;
 
  private:
   struct Piece {

@@ -67,7 +67,7 @@ loom::PlanHeader make_header(const Spec& spec, const Workload& workload, const P
   header.version = loom::kPlanVersion;
   header.generation = generation;
   header.cta_count = static_cast<int>(schedule.cta_begin.size()) - 1;
-  header.item_count = static_cast<int>(schedule.items.size());
+  header.item_count = schedule.figures.items;
   header.request_count = static_cast<int>(rows);
   header.merge_count = static_cast<int>(schedule.merges.size());
   header.q_heads = workload.q_heads;
@@ -109,7 +109,7 @@ void write_table(std::vector<std::byte>& block, std::size_t offset, const std::v
 
 Result<Plan> make_plan(const Spec& spec, const std::vector<KernelChoice>& kernels,
                        const PlanLimits& limits, const Workload& workload, std::uint64_t generation,
-                       const CostModel& cost) {
+                       const CostModel& cost, std::vector<std::byte> storage) {
   ATTNLOOM_TRY(const PlanLayout layout, plan_layout(spec, kernels, limits));
   ATTNLOOM_CHECK(check_workload(spec, workload));
   ATTNLOOM_CHECK(check_limits(spec, limits, workload, cost));
@@ -117,22 +117,21 @@ Result<Plan> make_plan(const Spec& spec, const std::vector<KernelChoice>& kernel
   const Selection selection = select_kernel(spec, kernels, table.rows);
   const KernelChoice& kernel = kernels[selection.kernel];
   const int ctas = static_cast<int>(cta_count(kernel, limits.sm_count));
-  ATTNLOOM_TRY(Schedule schedule,
-               make_schedule(spec, kernel, ctas, layout, workload, table.rows, selection, cost));
-
   Plan plan;
+  plan.block = std::move(storage);
+  ATTNLOOM_TRY(const Schedule schedule, make_schedule(spec, kernel, ctas, layout, workload,
+                                                      table.rows, selection, cost, plan.block));
   plan.kernel = selection.kernel;
   plan.grid = ctas;
   set_extents(spec, workload, table, plan);
   plan.figures = schedule.figures;
-  plan.block.resize(layout.items_offset + schedule.items.size() * sizeof(loom::WorkItem));
+  std::fill_n(plan.block.begin(), layout.items_offset, std::byte{0});
   const loom::PlanHeader header =
       make_header(spec, workload, layout, schedule, table.rows.size(), generation);
   std::memcpy(plan.block.data(), &header, sizeof(header));
   write_table(plan.block, layout.cta_begin_offset, schedule.cta_begin);
   write_table(plan.block, layout.requests_offset, table.rows);
   write_table(plan.block, layout.merges_offset, schedule.merges);
-  write_table(plan.block, layout.items_offset, schedule.items);
   return plan;
 }
 

@@ -81,11 +81,12 @@ struct CostModel {
   }
 };
 
-// Algorithm 1 (DESIGN §7). `generation` is stored in the header. Errors: those of check_workload;
-// PLAN_BOUND naming needed and available.
+// Algorithm 1 (DESIGN §7). `generation` is stored in the header. `storage`: a block no longer used,
+// whose memory the new one takes over; pages fresh from the system were half the time of a plan of
+// 4096 items. Errors: those of check_workload; PLAN_BOUND naming needed and available.
 Result<Plan> make_plan(const Spec& spec, const std::vector<KernelChoice>& kernels,
                        const PlanLimits& limits, const Workload& workload, std::uint64_t generation,
-                       const CostModel& cost = {});
+                       const CostModel& cost = {}, std::vector<std::byte> storage = {});
 
 // The plan as people read it: queues, merge map, figures (`attnloom plan --json`).
 Json plan_to_json(const Spec& spec, const std::vector<KernelChoice>& kernels, const Plan& plan);

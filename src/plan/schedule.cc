@@ -2,6 +2,8 @@
 #include "plan/schedule.h"
 
 #include <algorithm>
+#include <numeric>
+#include <span>
 #include <string>
 #include <tuple>
 
@@ -33,6 +35,14 @@ std::int64_t divide_up(std::int64_t value, std::int64_t by) {
   return (value + by - 1) / by;
 }
 
+// Items are built where the plan keeps them: behind the tables of its block.
+std::span<loom::WorkItem> place_items(std::vector<std::byte>& block, const PlanLayout& layout,
+                                      int count) {
+  block.resize(layout.items_offset + static_cast<std::size_t>(count) * sizeof(loom::WorkItem));
+  return {reinterpret_cast<loom::WorkItem*>(block.data() + layout.items_offset),
+          static_cast<std::size_t>(count)};
+}
+
 class Scheduler {
  public:
   Scheduler(const Spec& spec, const KernelChoice& kernel, int ctas, const Workload& workload,
@@ -46,7 +56,7 @@ class Scheduler {
         selection_(selection),
         cost_(cost) {}
 
-  Result<Schedule> run(const PlanLayout& layout) {
+  Result<Schedule> run(const PlanLayout& layout, std::vector<std::byte>& block) {
     std::int64_t tiles = 0;  // on one KV head
     for (int r = 0; r < std::ssize(rows_); ++r)
       tiles += divide_up(packed_rows(spec_, rows_[r]), shape(r).q);
@@ -65,8 +75,10 @@ class Scheduler {
       if (a.cost != b.cost) return a.cost > b.cost;
       return std::tie(a.tile, a.first_chunk) < std::tie(b.tile, b.first_chunk);
     });
-    const std::vector<int> order = assign();
-    if (!take_shorter()) scatter(order);
+    assign();
+    if (take_shorter(layout, block)) return std::move(schedule_);
+    finish_queues();
+    scatter(place_items(block, layout, schedule_.figures.items));
     return std::move(schedule_);
   }
 
@@ -144,12 +156,12 @@ class Scheduler {
 
   // The contiguous cut instead, where Algorithm 1 is out of balance and its longest queue is the
   // shorter one. (Where tokens cost nothing a line has no length to cut.)
-  bool take_shorter() {
+  bool take_shorter(const PlanLayout& layout, std::vector<std::byte>& block) {
     if (cost_.beta <= 0 || schedule_.figures.makespan <= kGoodBalance * schedule_.figures.ideal)
       return false;
     const ContiguousCut other(tiles_, kernel_.classes, ctas_, workload_.kv_heads, cost_);
     if (other.makespan() >= schedule_.figures.makespan) return false;
-    other.emit(schedule_);
+    other.emit(schedule_, place_items(block, layout, other.items()));
     return true;
   }
 
@@ -173,43 +185,52 @@ class Scheduler {
     return item;
   }
 
-  // Longest first to the least loaded CTA; returns the CTA of each item in that order. The heap's
-  // top is replaced in place: one walk down an
-  // item instead of the two of pop and push.
-  std::vector<int> assign() {
-    std::vector<int> order(static_cast<std::size_t>(items_));
-    std::vector<int> counts(static_cast<std::size_t>(ctas_) + 1, 0);
-    heap_.resize(static_cast<std::size_t>(ctas_));
-    for (int c = 0; c < ctas_; ++c) heap_[c] = {0.0, c};
+  // Longest first to the least loaded CTA, a gang at a time: a run has a multiple of kv_heads items
+  // of one cost, so the `gang_` CTAs of a block (a divisor of kv_heads and of the CTAs) always
+  // carry the same load, and whoever takes the first one's item is followed by the others in order.
+  // The heap's top is replaced in place: one walk down a gang instead of the two of pop and push.
+  void assign() {
+    // Without a cost of rows, items without keys are free: all of them go to one CTA.
+    gang_ = cost_.alpha > 0 ? std::gcd(ctas_, workload_.kv_heads) : 1;
+    order_.reserve(static_cast<std::size_t>(items_ / gang_));
+    heap_.resize(static_cast<std::size_t>(ctas_ / gang_));
+    for (int g = 0; g < std::ssize(heap_); ++g) heap_[g] = {0.0, g * gang_};
     double total = 0;
-    std::size_t next = 0;
     for (const Run& run : runs_) {
-      const std::int64_t copies = std::int64_t{run.chunks} * workload_.kv_heads;
-      total += run.cost * static_cast<double>(copies);
-      for (std::int64_t i = 0; i < copies; ++i) {
-        order[next++] = heap_[0].cta;
-        ++counts[heap_[0].cta + 1];
+      const std::int64_t gangs = std::int64_t{run.chunks} * workload_.kv_heads / gang_;
+      total += run.cost * static_cast<double>(gangs * gang_);
+      for (std::int64_t i = 0; i < gangs; ++i) {
+        order_.push_back(heap_[0].cta);
         heap_[0].cost += run.cost;
         sift_down();
       }
     }
-    for (int c = 0; c < ctas_; ++c) counts[c + 1] += counts[c];
-    schedule_.cta_begin = std::move(counts);
     for (const Load& load : heap_)
       schedule_.figures.makespan = std::max(schedule_.figures.makespan, load.cost);
     schedule_.figures.ideal = total / ctas_;
     schedule_.figures.items = static_cast<int>(items_);
-    return order;
   }
 
-  void scatter(const std::vector<int>& order) {
+  void finish_queues() {
+    std::vector<int>& begin = schedule_.cta_begin;
+    begin.assign(static_cast<std::size_t>(ctas_) + 1, 0);
+    for (const int cta : order_) {
+      for (int lane = 1; lane <= gang_; ++lane) ++begin[cta + lane];
+    }
+    for (int c = 0; c < ctas_; ++c) begin[c + 1] += begin[c];
+  }
+
+  void scatter(std::span<loom::WorkItem> items) const {
     std::vector<int> cursor = schedule_.cta_begin;
-    schedule_.items.resize(order.size());
-    std::size_t next = 0;
+    std::size_t gang = 0;
+    int lane = 0;
     for (const Run& run : runs_) {
       for (int head = 0; head < workload_.kv_heads; ++head) {
         for (int chunk = run.first_chunk; chunk < run.first_chunk + run.chunks; ++chunk) {
-          schedule_.items[cursor[order[next++]]++] = item(run, head, chunk);
+          items[cursor[order_[gang] + lane]++] = item(run, head, chunk);
+          if (++lane < gang_) continue;
+          lane = 0;
+          ++gang;
         }
       }
     }
@@ -247,6 +268,8 @@ class Scheduler {
   std::vector<QueryTile> tiles_;  // of all entries, in their order
   std::vector<Run> runs_;
   std::vector<Load> heap_;
+  int gang_ = 1;            // CTAs that share one entry of the heap
+  std::vector<int> order_;  // the first CTA of each gang of items
   std::int64_t items_ = 0;
   std::int64_t partial_rows_ = 0;
   Schedule schedule_;
@@ -257,8 +280,9 @@ class Scheduler {
 Result<Schedule> make_schedule(const Spec& spec, const KernelChoice& kernel, int ctas,
                                const PlanLayout& layout, const Workload& workload,
                                const std::vector<loom::RequestRow>& rows,
-                               const Selection& selection, const CostModel& cost) {
-  return Scheduler(spec, kernel, ctas, workload, rows, selection, cost).run(layout);
+                               const Selection& selection, const CostModel& cost,
+                               std::vector<std::byte>& block) {
+  return Scheduler(spec, kernel, ctas, workload, rows, selection, cost).run(layout, block);
 }
 
 }  // namespace attnloom

@@ -4,6 +4,7 @@
 // Thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -15,17 +16,18 @@
 namespace attnloom {
 
 struct Schedule {
-  std::vector<int> cta_begin;           // [CTAs + 1] into items
-  std::vector<loom::WorkItem> items;    // by CTA, then in queue order
+  std::vector<int> cta_begin;           // [CTAs + 1] into the items
   std::vector<loom::MergeTile> merges;  // by (request, query tile, head)
   PlanFigures figures;
 };
 
-// `rows`: of make_row_table. REQUIRES: check_workload passed. Errors: PLAN_BOUND where `layout` has
-// no room.
+// `rows`: of make_row_table. The items, by CTA and then in queue order, become the end of `block`,
+// from layout.items_offset on. REQUIRES: check_workload passed. Errors: PLAN_BOUND where `layout`
+// has no room.
 Result<Schedule> make_schedule(const Spec& spec, const KernelChoice& kernel, int ctas,
                                const PlanLayout& layout, const Workload& workload,
                                const std::vector<loom::RequestRow>& rows,
-                               const Selection& selection, const CostModel& cost);
+                               const Selection& selection, const CostModel& cost,
+                               std::vector<std::byte>& block);
 
 }  // namespace attnloom

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time of make_plan() for the shapes of a serving step on an H200's 132 SMs: what a step of an
+// engine waits for on the CPU. 32 query and 8 KV heads, head dim 128, pages of 16.
+#include <benchmark/benchmark.h>
+
+#include <cstdlib>
+
+#include "plan/plan.h"
+
+namespace attnloom {
+namespace {
+
+struct Shape {
+  int batch;
+  int qo_len;
+  int kv_len;
+};
+
+Spec spec_of(const Shape& shape) {
+  Spec spec;
+  spec.target = {90, 'a'};
+  spec.task = shape.qo_len == 1 ? Task::kDecode : Task::kPrefill;
+  spec.head_dim = {128, 128};
+  spec.group_size = 4;
+  spec.layout.kv = KvLayout::kPaged;
+  spec.layout.page_size = 16;
+  spec.variant.mask.causal = true;
+  return spec;
+}
+
+void plan(benchmark::State& state, Shape shape) {
+  const Spec spec = spec_of(shape);
+  const Result<std::vector<KernelChoice>> kernels = kernel_set(spec);
+  if (!kernels.ok()) return state.SkipWithError(kernels.status().to_string().c_str());
+  std::vector<std::int32_t> qo_indptr{0};
+  std::vector<std::int32_t> kv_indptr{0};
+  std::vector<std::int32_t> last_page_len;
+  for (int r = 0; r < shape.batch; ++r) {
+    const int pages = (shape.kv_len + 15) / 16;
+    qo_indptr.push_back(qo_indptr.back() + shape.qo_len);
+    kv_indptr.push_back(kv_indptr.back() + pages);
+    last_page_len.push_back(shape.kv_len - (pages - 1) * 16);
+  }
+  Workload workload;
+  workload.q_heads = 32;
+  workload.kv_heads = 8;
+  workload.qo_indptr = qo_indptr;
+  workload.kv_indptr = kv_indptr;
+  workload.last_page_len = last_page_len;
+  const PlanLimits limits{shape.batch, qo_indptr.back(), 32, 8, 132};
+  std::vector<std::byte> storage;  // of the step before, as a plan object keeps it
+  for (auto _ : state) {
+    Result<Plan> made = make_plan(spec, *kernels, limits, workload, 1, {}, std::move(storage));
+    if (!made.ok()) return state.SkipWithError(made.status().to_string().c_str());
+    benchmark::DoNotOptimize(made->block.data());
+    storage = std::move(made->block);
+    state.counters["items"] = made->figures.items;
+    state.counters["contiguous"] = made->figures.contiguous;
+  }
+}
+
+BENCHMARK_CAPTURE(plan, prefill_4x4096, Shape{4, 4096, 4096})->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(plan, prefill_1x16384, Shape{1, 16384, 16384})->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(plan, prefill_16x1024, Shape{16, 1024, 1024})->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(plan, decode_64x4096, Shape{64, 1, 4096})->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(plan, decode_256x1024, Shape{256, 1, 1024})->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace attnloom
