@@ -6,9 +6,6 @@
 namespace attnloom {
 namespace {
 
-// A shorter piece moves as many bytes of partial state as of keys.
-constexpr std::int64_t kLeastTokens = 128;
-
 // CTAs that the heads' number leaves over are worth it up to one in fifty: heads side by side read
 // the same pages at the same time (1 to 5 % of bandwidth at page size 1).
 int lanes_of(int ctas, int kv_heads) {
@@ -74,7 +71,7 @@ void ContiguousCut::cut_tile(int tile, int head) {
 }
 
 // How many tokens from `at` the present group takes: all that are left, a part that leaves at least
-// kLeastTokens on both sides, or (-1) none.
+// least_chunk on both sides, or (-1) none.
 std::int64_t ContiguousCut::take(int tile, std::int64_t at) const {
   const std::int64_t rest = tiles_[tile].live_end - at;
   const std::int64_t kv = classes_[tiles_[tile].tile_class].kv;
@@ -86,7 +83,7 @@ std::int64_t ContiguousCut::take(int tile, std::int64_t at) const {
     return rest;
   const double tokens = std::max((room - item_cost(tile, 0)) / cost_.beta, 0.0);
   const std::int64_t part = static_cast<std::int64_t>(tokens) / kv * kv;
-  const std::int64_t least = (kLeastTokens + kv - 1) / kv * kv;
+  const std::int64_t least = tiles_[tile].least_chunk;
   if (part < least) return used_ > 0 ? -1 : std::min(rest, least);
   if (rest - part >= least) return part;
   return rest >= 2 * least ? (rest - least) / kv * kv : rest;

@@ -17,6 +17,7 @@ struct QueryTile {
   std::int64_t kv_len = 0;
   std::int64_t live_begin = 0;  // a multiple of the class's KV tile
   std::int64_t live_end = 0;
+  std::int64_t least_chunk = 0;  // tokens; a multiple of the class's KV tile
 };
 
 // Tokens of [begin, end) that some row of the tile sees.

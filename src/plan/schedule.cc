@@ -9,6 +9,7 @@
 
 #include "plan/contiguous.h"
 #include "plan/layout.h"
+#include "plan/least_chunk.h"
 #include "plan/query_tile.h"
 
 namespace attnloom {
@@ -89,8 +90,12 @@ class Scheduler {
   // Block-sparse lists are left whole, as only the kernel knows where their blocks stand.
   QueryTile query_tile(int r, std::int64_t q_row) const {
     const loom::RequestRow& row = rows_[r];
-    QueryTile tile{r,           static_cast<int>(q_row), selection_.tile_class[r], row.walk_len, 0,
-                   row.walk_len};
+    QueryTile tile{.request = r,
+                   .q_row = static_cast<int>(q_row),
+                   .tile_class = selection_.tile_class[r],
+                   .kv_len = row.walk_len,
+                   .live_end = row.walk_len,
+                   .least_chunk = least_[r]};
     const Mask& mask = spec_.variant.mask;
     const std::int64_t window =
         mask.window_left ? *mask.window_left : workload_.window_left.value_or(-1);
@@ -109,6 +114,10 @@ class Scheduler {
 
   void list_tiles(std::int64_t count) {
     tiles_.reserve(static_cast<std::size_t>(count));
+    least_.reserve(rows_.size());
+    for (int r = 0; r < std::ssize(rows_); ++r)
+      least_.push_back(
+          least_chunk(spec_, shape(r), packed_rows(spec_, rows_[r]), rows_[r].walk_len));
     for (int r = 0; r < std::ssize(rows_); ++r) {
       const std::int64_t first = std::int64_t{rows_[r].q_first} * spec_.group_size;
       const std::int64_t end = first + packed_rows(spec_, rows_[r]);
@@ -120,7 +129,8 @@ class Scheduler {
   void cut() {
     for (int t = 0; t < std::ssize(tiles_); ++t) {
       const std::int64_t kv = kernel_.classes[tiles_[t].tile_class].kv;
-      cut_tile(t, std::max<std::int64_t>(divide_up(schedule_.figures.chunk_tokens, kv), 1) * kv);
+      cut_tile(t,
+               std::max(divide_up(schedule_.figures.chunk_tokens, kv) * kv, tiles_[t].least_chunk));
     }
   }
 
@@ -265,7 +275,8 @@ class Scheduler {
   const std::vector<loom::RequestRow>& rows_;
   const Selection& selection_;
   const CostModel cost_;
-  std::vector<QueryTile> tiles_;  // of all entries, in their order
+  std::vector<std::int64_t> least_;  // least_chunk of each entry
+  std::vector<QueryTile> tiles_;     // of all entries, in their order
   std::vector<Run> runs_;
   std::vector<Load> heap_;
   int gang_ = 1;            // CTAs that share one entry of the heap

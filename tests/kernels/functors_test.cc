@@ -38,7 +38,7 @@ const std::vector<const char*> kTiles = {R"({"q": 16, "kv": 64})",   R"({"q": 32
 const std::vector<int> kDims = {64, 80, 128, 256};
 const std::vector<std::vector<std::pair<int, int>>> kLengths = {
     {{1, 33}, {9, 20}, {1, 0}, {3, 1}},  // every tile of keys an item of its own: nothing is split
-    {{1, 150}, {20, 97}, {5, 3}, {1, 0}},  // split
+    {{1, 300}, {20, 197}, {5, 3}, {1, 0}},  // split
 };
 
 Json case_for(const Json& variant, bool paged, const std::string& tile, int dim, const char* dtype,

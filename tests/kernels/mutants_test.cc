@@ -27,7 +27,7 @@ constexpr const char* kCase = R"({"case": 1,
   "spec": {"attnloom": 1, "kernel": "attention", "dtype": {"q": "bf16", "kv": "bf16", "o": "bf16"},
     "head_dim": {"qk": 64, "vo": 64}, "group_size": 3, "layout": {"kv": "paged", "page_size": 5},
     "tile": {"q": 16, "kv": 64}, "variant": {"name": "plain", "mask": {"causal": true}}},
-  "workload": {"heads": {"q": 3, "kv": 1}, "qo_len": [7, 1], "kv_len": [70, 203]},
+  "workload": {"heads": {"q": 3, "kv": 1}, "qo_len": [7, 1], "kv_len": [230, 459]},
   "inputs": {"q": {"random": "normal", "seed": 1}, "k": {"random": "normal", "seed": 2},
     "v": {"random": "normal", "seed": 3}}})";
 

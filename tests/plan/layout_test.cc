@@ -20,6 +20,7 @@ TEST_CASE("offsets and bounds of a small plan, worked by hand") {
   CHECK(layout->max_merges == 2);
   CHECK(layout->max_partial_rows == 64);
   CHECK(layout->cta_begin_offset == 160);  // behind the header
+  CHECK(layout->cta_begin_offset == loom::kCtaBeginOffset);
   CHECK(layout->requests_offset == 176);   // 3 ints, rounded up
   CHECK(layout->merges_offset == 320);     // 3 rows of 48
   CHECK(layout->counters_offset == 336);   // 2 rows of 8

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random batches against a naive schedule, and against what every plan must be.
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <map>
 #include <random>
 #include <tuple>
@@ -81,6 +82,15 @@ std::pair<int, int> packed_range(const Case& c, const loom::RequestRow& row) {
   return {row.q_first * c.spec.group_size, row.q_end * c.spec.group_size};
 }
 
+// The shortest chunk worth a partial state (docs/PLANNER.md): 128 tokens, and in a decode's class
+// no fewer than the keys whose bytes the merger reads as states.
+double least_tokens(const Case& c, const TileClass& tile, int packed_rows, int kv_len) {
+  if (tile.q > 16) return 128;
+  const double key_bytes = 2.0 * (c.spec.head_dim.qk + c.spec.head_dim.vo);
+  const double states = 4.0 * (c.spec.head_dim.vo + 1) * std::min(packed_rows, tile.q);
+  return std::max(128.0, std::sqrt(kv_len * states / key_bytes));
+}
+
 // Algorithm 1 once more, as its text reads: every item made, sorted and given to the CTA found by
 // looking at them all.
 std::vector<std::vector<WorkItem>> naive_queues(const Case& c, const KernelChoice& kernel,
@@ -102,7 +112,7 @@ std::vector<std::vector<WorkItem>> naive_queues(const Case& c, const KernelChoic
     const int kv_len = tables.requests[r].walk_len;
     const auto [first, rows] = packed_range(c, tables.requests[r]);
     long long chunk = tile.kv;
-    while (chunk < share) chunk += tile.kv;
+    while (chunk < share || chunk < least_tokens(c, tile, rows - first, kv_len)) chunk += tile.kv;
     for (int q = first; q < rows; q += tile.q) {
       for (int head = 0; head < c.batch.kv_heads; ++head) {
         const bool split = kv_len > chunk;

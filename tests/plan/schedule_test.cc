@@ -16,23 +16,22 @@ using test::read_plan;
 using test::Tables;
 
 TEST_CASE("a decode batch on 2 CTAs") {
-  // Tokens 100 + 20 + 0 on 2 CTAs: L_kv = 60, in tiles of 32: 64. Costs 16 + 64, 16 + 36, 16 + 20,
-  // 16 + 0.
+  // Tokens 400 + 112 + 0 on 2 CTAs: L_kv = 256. Costs 16 + 256, 16 + 144, 16 + 112, 16 + 0.
   Batch batch;
-  batch.add(1, 100).add(1, 20).add(1, 0);
+  batch.add(1, 400).add(1, 112).add(1, 0);
   const Plan plan = plan_or_fail(test::ragged_spec(), test::one_kernel(16, 32), batch, 2);
   const Tables tables = read_plan(plan);
   CHECK(tables.cta_begin == std::vector<int>{0, 2, 4});
-  CHECK(tables.items == std::vector<WorkItem>{{0, 0, 0, 0, 64, 0, 0, 0},
+  CHECK(tables.items == std::vector<WorkItem>{{0, 0, 0, 0, 256, 0, 0, 0},
                                               {2, 0, 0, 0, 0, 0, -1, -1},
-                                              {0, 0, 0, 64, 100, 0, 16, 0},
-                                              {1, 0, 0, 0, 20, 0, -1, -1}});
+                                              {0, 0, 0, 256, 400, 0, 16, 0},
+                                              {1, 0, 0, 0, 112, 0, -1, -1}});
   CHECK(tables.merges == std::vector<MergeTile>{{0, 2}});
   CHECK(tables.counters == std::vector<int>{0});
   CHECK(plan.grid == 2);
-  CHECK(plan.figures.chunk_tokens == 60);
-  CHECK(plan.figures.makespan == 96);  // 80 + 16; the other queue is 52 + 36
-  CHECK(plan.figures.ideal == 92);
+  CHECK(plan.figures.chunk_tokens == 256);
+  CHECK(plan.figures.makespan == 288);  // 272 + 16, and 160 + 128
+  CHECK(plan.figures.ideal == 288);
   CHECK(plan.figures.items == 4);
   CHECK(plan.figures.split_tiles == 1);
 }
@@ -53,28 +52,28 @@ TEST_CASE("ties go by request, tile, head and chunk, and to the first CTA") {
   SECTION("chunks stand within heads, partial states in plan order") {
     Batch batch;
     batch.kv_heads = 2;
-    batch.add(1, 128);
+    batch.add(1, 512);
     const Tables tables =
         read_plan(plan_or_fail(test::ragged_spec(), test::one_kernel(16, 32), batch, 4));
-    CHECK(tables.items == std::vector<WorkItem>{{0, 0, 0, 0, 64, 0, 0, 0},
-                                                {0, 0, 0, 64, 128, 0, 16, 0},
-                                                {0, 0, 1, 0, 64, 0, 32, 1},
-                                                {0, 0, 1, 64, 128, 0, 48, 1}});
+    CHECK(tables.items == std::vector<WorkItem>{{0, 0, 0, 0, 256, 0, 0, 0},
+                                                {0, 0, 0, 256, 512, 0, 16, 0},
+                                                {0, 0, 1, 0, 256, 0, 32, 1},
+                                                {0, 0, 1, 256, 512, 0, 48, 1}});
     CHECK(tables.merges == std::vector<MergeTile>{{0, 2}, {32, 2}});
   }
   SECTION("a cost without KV tokens keeps that order for the shorter last chunk") {
     Batch batch;
     batch.kv_heads = 2;
-    batch.add(1, 100);
+    batch.add(1, 400);
     const Result<Plan> plan =
         make_plan(test::ragged_spec(), test::one_kernel(16, 32), batch.limits(4), batch.view(), 1,
                   CostModel{.alpha = 1, .beta = 0});
     REQUIRE(plan.ok());
     const Tables tables = read_plan(plan.value());
-    CHECK(tables.items == std::vector<WorkItem>{{0, 0, 0, 0, 64, 0, 0, 0},
-                                                {0, 0, 0, 64, 100, 0, 16, 0},
-                                                {0, 0, 1, 0, 64, 0, 32, 1},
-                                                {0, 0, 1, 64, 100, 0, 48, 1}});
+    CHECK(tables.items == std::vector<WorkItem>{{0, 0, 0, 0, 224, 0, 0, 0},
+                                                {0, 0, 0, 224, 400, 0, 16, 0},
+                                                {0, 0, 1, 0, 224, 0, 32, 1},
+                                                {0, 0, 1, 224, 400, 0, 48, 1}});
   }
 }
 
@@ -156,6 +155,28 @@ TEST_CASE("keys that causality hides weigh nothing") {
                                                        {0, 0, 0, 0, 48, 0, -1, -1}});
 }
 
+// One head of 100 CTAs. Keys are 2 (64 + 64) bytes a token, a state 4 (64 + 1) bytes a row.
+TEST_CASE("no chunk is shorter than what its partial state costs") {
+  const auto chunk = [](int rows, int kv_len, DType kv = DType::kBf16, int query_tile = 16) {
+    Batch batch;
+    batch.group_size = rows;
+    batch.add(1, kv_len);
+    Spec spec = test::ragged_spec(rows);
+    spec.dtype.kv = kv;
+    return read_plan(plan_or_fail(spec, test::one_kernel(query_tile, 32), batch, 100))
+        .items[0]
+        .kv_end;
+  };
+  CHECK(chunk(1, 100) == 100);
+  CHECK(chunk(1, 1000) == 128);
+  CHECK(chunk(8, 2000) == 128);                // T T >= 16250
+  CHECK(chunk(8, 2100) == 160);                // 17062
+  CHECK(chunk(16, 2100) == 192);               // 34125: 184.7
+  CHECK(chunk(4, 2100, DType::kE4m3) == 160);  // keys of half the bytes are like twice the rows
+  CHECK(chunk(16, 2100, DType::kBf16, 64) == 128);  // arithmetic, not bytes
+  CHECK(chunk(1, 100000) == 1024);  // 1000 on a CTA: Algorithm 1's own chunk is longer
+}
+
 TEST_CASE("a request without query tokens makes no item and weighs nothing") {
   Batch batch;
   batch.add(0, 1000000).add(1, 64);
@@ -229,13 +250,13 @@ TEST_CASE("a batch over the limits names needed and available") {
 
 TEST_CASE("the plan as people read it") {
   Batch batch;
-  batch.add(1, 100).add(1, 20);
+  batch.add(1, 400).add(1, 112);
   const std::vector<KernelChoice> kernels = test::one_kernel(16, 32);
   const Json json = plan_to_json(test::ragged_spec(), kernels,
                                  plan_or_fail(test::ragged_spec(), kernels, batch, 2));
   CHECK(json["grid"] == 2);
   CHECK(json["kernel"]["classes"] == Json::parse(R"([{"q":16,"kv":32,"stages":2}])"));
-  CHECK(json["queues"][0][0]["kv"] == Json::parse("[0,64]"));
+  CHECK(json["queues"][0][0]["kv"] == Json::parse("[0,256]"));
   CHECK(json["queues"].size() == 2);
   CHECK(json["merges"] == Json::parse(R"([{"partial_row":0,"count":2}])"));
   CHECK(json["figures"]["items"] == 3);

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shortest chunk of keys worth an item of its own, for both schedules. Pure; thread-safe.
+#pragma once
+
+#include <cstdint>
+
+#include "spec/spec.h"
+#include "spec/tiles.h"
+
+namespace attnloom {
+
+// Of an entry of `packed_rows` query rows in tiles of `tile`, with `kv_len` keys to walk. A
+// multiple of the KV tile. What an item costs beside its keys: its queries, its words of the plan,
+// and a partial state that the last arriver reads back (docs/PLANNER.md has the numbers).
+std::int64_t least_chunk(const Spec& spec, const TileClass& tile, std::int64_t packed_rows,
+                         std::int64_t kv_len);
+
+}  // namespace attnloom
