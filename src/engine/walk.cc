@@ -121,21 +121,30 @@ Result<WalkResult> walk(Engine::State& engine, const WalkRequest& request) {
   return result;
 }
 
-Status with_json_line(Status error, const std::map<std::string, int>& field_lines) {
+Status with_json_line(Status error, const FieldOrigins& field_lines) {
   const std::string field = error.path.starts_with("$.") ? error.path.substr(2) : error.path;
-  const auto line = field_lines.find(field);
-  if (error.code != Code::kCompileFailed || line == field_lines.end()) return error;
-  std::string where = "line " + std::to_string(line->second) + " of the JSON";
+  const auto found = field_lines.find(field);
+  if (error.code != Code::kCompileFailed || found == field_lines.end()) return error;
+  const FieldOrigin& origin = found->second;
   // The compiler's own place, "variant.logits_transform:1: ", becomes words.
   const std::string prefix = field + ":";
+  int line = 0;
   if (error.cause.starts_with(prefix)) {
     std::size_t end = prefix.size();
     while (end < error.cause.size() && std::isdigit(static_cast<unsigned char>(error.cause[end])))
-      ++end;
-    if (end > prefix.size()) {
-      where += ", line " + error.cause.substr(prefix.size(), end - prefix.size()) + " of the field";
-      error.cause.erase(0, error.cause.find_first_not_of(": ", end));
-    }
+      line = 10 * line + (error.cause[end++] - '0');
+    if (end > prefix.size()) error.cause.erase(0, error.cause.find_first_not_of(": ", end));
+  }
+  const FieldOrigin::Member* member = nullptr;
+  for (const FieldOrigin::Member& one : origin.members)
+    if (line != 0 && one.line <= line && (origin.json_line == 0 || line < origin.own_line))
+      member = &one;
+  std::string where = member == nullptr
+                          ? "line " + std::to_string(origin.json_line) + " of the JSON"
+                          : "shipped variant \"" + member->name + "\"";
+  if (line != 0) {
+    const int first = member == nullptr ? origin.own_line : member->line;
+    where += ", line " + std::to_string(line - first + 1) + " of the field";
   }
   error.cause = where + ": " + error.cause;
   return error;

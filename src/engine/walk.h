@@ -15,7 +15,7 @@ namespace attnloom {
 
 struct WalkRequest {
   const Spec* spec = nullptr;  // target set
-  const std::map<std::string, int>* field_lines = nullptr;
+  const FieldOrigins* field_lines = nullptr;
   KernelChoice choice;
   int index = 0;                   // of the choice in the set, for the sets of other targets
   bool try_other_targets = false;  // look-ups only, before a compile
@@ -30,7 +30,8 @@ struct WalkResult {
 Result<WalkResult> walk(Engine::State& engine, const WalkRequest& request);
 
 // A compile error whose path is a functor field, with the user's own JSON line:
-// "$.variant.logits_transform", "line 9 of the JSON, line 1 of the field: ...".
-Status with_json_line(Status error, const std::map<std::string, int>& field_lines);
+// "$.variant.logits_transform", "line 9 of the JSON, line 1 of the field: ...", or "line 1 of the
+// field in \"alibi\": ..." where a member of compose is at fault.
+Status with_json_line(Status error, const FieldOrigins& field_lines);
 
 }  // namespace attnloom

@@ -235,4 +235,59 @@ Result<Twin> make_twin(std::string_view variant, const ParamValues& params,
                     "no float64 twin of \"" + std::string(variant) + "\"; there are " + names);
 }
 
+namespace {
+
+RowTransform in_turn(RowTransform first, RowTransform second) {
+  if (!first) return second;
+  if (!second) return first;
+  return [first, second](std::span<double> row, const RowPlace& at) {
+    first(row, at);
+    second(row, at);
+  };
+}
+
+void add_hooks(Hooks& hooks, const Hooks& next) {
+  if (const auto before = hooks.logits_transform; before && next.logits_transform) {
+    hooks.logits_transform = [before, after = next.logits_transform](double x,
+                                                                     const LogitPlace& at) {
+      return after(before(x, at), at);
+    };
+  } else if (!before) {
+    hooks.logits_transform = next.logits_transform;
+  }
+  if (const auto before = hooks.logits_mask; before && next.logits_mask) {
+    hooks.logits_mask = [before, after = next.logits_mask](const LogitPlace& at) {
+      return before(at) && after(at);
+    };
+  } else if (!before) {
+    hooks.logits_mask = next.logits_mask;
+  }
+  if (const auto before = hooks.output_transform; before && next.output_transform) {
+    hooks.output_transform = [before, after = next.output_transform](double o, double lse, int dim,
+                                                                     const OutputPlace& at) {
+      return after(before(o, lse, dim, at), lse, dim, at);
+    };
+  } else if (!before) {
+    hooks.output_transform = next.output_transform;
+  }
+  hooks.query_transform = in_turn(hooks.query_transform, next.query_transform);
+  hooks.key_transform = in_turn(hooks.key_transform, next.key_transform);
+  hooks.value_transform = in_turn(hooks.value_transform, next.value_transform);
+}
+
+}  // namespace
+
+Result<Twin> compose_twins(const std::vector<std::string>& variants, const ParamValues& params,
+                           const TwinShape& shape) {
+  Twin all;
+  for (const std::string& name : variants) {
+    if (!has_twin(name)) continue;
+    ATTNLOOM_TRY(const Twin twin, make_twin(name, params, shape));
+    all.softmax = all.softmax && twin.softmax;
+    all.approximate = all.approximate || twin.approximate;
+    add_hooks(all.hooks, twin.hooks);
+  }
+  return all;
+}
+
 }  // namespace attnloom::reference

@@ -44,4 +44,9 @@ bool has_twin(std::string_view variant);
 // wanted size.
 Result<Twin> make_twin(std::string_view variant, const ParamValues& params, const TwinShape& shape);
 
+// The twin of a variant composed of shipped ones: each transform of the list in turn, and every
+// mask. Names without a twin have no functors and add none.
+Result<Twin> compose_twins(const std::vector<std::string>& variants, const ParamValues& params,
+                           const TwinShape& shape);
+
 }  // namespace attnloom::reference

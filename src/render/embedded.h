@@ -6,12 +6,9 @@
 #include <span>
 #include <string_view>
 
-namespace attnloom {
+#include "base/embedded_file.h"
 
-struct EmbeddedFile {
-  std::string_view name;
-  std::string_view text;
-};
+namespace attnloom {
 
 std::span<const EmbeddedFile> embedded_files();
 

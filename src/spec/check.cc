@@ -151,7 +151,10 @@ Status check_unused_fields(const Variant& variant) {
                        "remove it");
   };
   if (variant.rope) return refuse("rope");
-  if (!variant.compose.empty()) return refuse("compose");
+  // Of a spec that was built as a value; parse_spec puts the members in and empties the list.
+  if (!variant.compose.empty())
+    return unsupported("$.variant.compose", "its members were not put in",
+                       "call compose_variant before");
   if (!variant.tile_mask.empty()) return refuse("tile_mask");
   return ok_status();
 }

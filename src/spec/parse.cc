@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "spec/compose.h"
 #include "spec/kernel_keys.h"
 #include "spec/object_reader.h"
 #include "spec/variant_rules.h"
@@ -66,7 +67,8 @@ class SpecParser {
     ATTNLOOM_CHECK(read_layout(top));
     ATTNLOOM_CHECK(read_tile(top));
     ATTNLOOM_CHECK(read_variant(top));
-    return ParsedSpec{std::move(spec_), std::move(field_lines_)};
+    return ParsedSpec{std::move(spec_), std::move(field_lines_), std::move(composed_),
+                      own_functors_};
   }
 
  private:
@@ -226,14 +228,27 @@ class SpecParser {
     for (const FunctorField& field : functor_fields()) {
       ATTNLOOM_CHECK(reader.read(field.json, variant.*field.text));
       if (!reader.has(field.json)) continue;
-      field_lines_["variant." + std::string(field.json)] =
+      own_functors_ = true;
+      field_lines_["variant." + std::string(field.json)].json_line =
           document_.line_of(reader.path(field.json));
     }
     ATTNLOOM_CHECK(read_compose(reader));
-    Status rules = check_variant(variant, top.path("variant"));
-    if (rules.ok()) return rules;
-    Status placed = top.refuse(rules.path, rules.cause, rules.remedy);
-    placed.code = rules.code;
+    return with_place(top, finish_variant(reader, top.path("variant")));
+  }
+
+  Status finish_variant(const ObjectReader& reader, const std::string& path) {
+    composed_ = spec_.variant.compose;
+    const OwnFields given{reader.has("softmax"), reader.has("kv_scale")};
+    ATTNLOOM_TRY(spec_.variant,
+                 compose_variant(std::move(spec_.variant), given, path, field_lines_));
+    return check_variant(spec_.variant, path);
+  }
+
+  // The same error with the line of its path.
+  static Status with_place(const ObjectReader& top, const Status& error) {
+    if (error.ok()) return error;
+    Status placed = top.refuse(error.path, error.cause, error.remedy);
+    placed.code = error.code;
     return placed;
   }
 
@@ -303,7 +318,9 @@ class SpecParser {
   const JsonDocument& document_;
   std::string root_;
   Spec spec_;
-  std::map<std::string, int> field_lines_;
+  FieldOrigins field_lines_;
+  std::vector<std::string> composed_;
+  bool own_functors_ = false;
 };
 
 // The value at `path` ("$.cases[2].spec"), or null. Keys that hold a dot or bracket cannot be

@@ -3,20 +3,23 @@
 // the tables are errors that name path and line. Pure; thread-safe.
 #pragma once
 
-#include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
+#include "spec/field_origin.h"
 #include "spec/spec.h"
 
 namespace attnloom {
 
 struct ParsedSpec {
   Spec spec;
-  // Line in the user's JSON of each functor field ("variant.logits_transform" -> 9), for compile
-  // errors.
-  std::map<std::string, int> field_lines;
+  FieldOrigins field_lines;  // of each functor field, for compile errors
+  // The shipped variants that `spec` was composed of, for whoever judges it: spec.variant.compose
+  // is empty, as the parser put them in.
+  std::vector<std::string> composed;
+  bool own_functors = false;  // whether the spec has functors beside theirs
 };
 
 Result<ParsedSpec> parse_spec(std::string_view json_text);

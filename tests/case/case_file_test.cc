@@ -59,7 +59,7 @@ TEST_CASE("Functors keep their line in the case file") {
   const auto at = text.find("logits_transform");
   const auto line =
       1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
-  CHECK(file->field_lines.at("variant.logits_transform") == line);
+  CHECK(file->field_lines.at("variant.logits_transform").json_line == line);
 }
 
 TEST_CASE("A ragged cache counts tokens and has no pages") {

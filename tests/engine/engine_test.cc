@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "engine/stubs.h"
+#include "engine/walk.h"
 
 namespace attnloom {
 namespace {
@@ -105,6 +106,24 @@ TEST_CASE("a failed compile fails each time, leaves nothing behind, and the mend
   CHECK(one.open(one_kernel_spec(R"("logits_transform": "float x = logits;\nreturn x;")"))
             ->prepare()
             .ok());
+}
+
+TEST_CASE(
+    "a compile error in a composed functor names the member, or the JSON line of the own part") {
+  // Lines 2 and 5 begin members, line 7 the user's own, which stands on line 30 of the JSON.
+  const FieldOrigin both{30, 7, {{"soft_cap", 2}, {"alibi", 5}}};
+  const FieldOrigin members{0, 1, {{"soft_cap", 2}, {"alibi", 5}}};
+  const auto cause = [](const FieldOrigin& origin, int line) {
+    const Status error =
+        make_error(Code::kCompileFailed, "$.variant.logits_mask",
+                   "variant.logits_mask:" + std::to_string(line) + ": unknown", "correct it");
+    return with_json_line(error, {{"variant.logits_mask", origin}}).cause;
+  };
+  CHECK(cause(both, 3) == "shipped variant \"soft_cap\", line 2 of the field: unknown");
+  CHECK(cause(both, 5) == "shipped variant \"alibi\", line 1 of the field: unknown");
+  CHECK(cause(both, 8) == "line 30 of the JSON, line 2 of the field: unknown");
+  CHECK(cause(members, 9) == "shipped variant \"alibi\", line 5 of the field: unknown");
+  CHECK(cause({30, 1, {}}, 4) == "line 30 of the JSON, line 4 of the field: unknown");
 }
 
 TEST_CASE("a compiler that reports success without a cubin is an error, and nothing is kept") {

@@ -226,7 +226,14 @@ class EmbedTest(TreeTest):
         sharp = self.write("t/loom/a.cuh", '// gone\n\nconst char* s = "\\\\ ??/ é\\t";\n')
         entry = self.write("t/b.mustache", "{{{x}}} // kept\nno end")
         status = embed_sources.main(
-            [os.path.join(self.root, "t"), os.path.join(self.root, "e.cc"), sharp, entry]
+            [
+                os.path.join(self.root, "t"),
+                os.path.join(self.root, "e.cc"),
+                "render/embedded.h",
+                "embedded_files",
+                sharp,
+                entry,
+            ]
         )
         self.assertEqual(status, 0)
         main = self.write(

@@ -132,6 +132,8 @@ Result<CaseFile> parse_case(std::string_view json, const std::string& directory,
   CaseFile file;
   file.spec = std::move(parsed.spec);
   file.field_lines = std::move(parsed.field_lines);
+  file.composed = std::move(parsed.composed);
+  file.own_functors = parsed.own_functors;
   ATTNLOOM_CHECK(check_spec_of_case(file.spec));
   ATTNLOOM_TRY(const JsonNode workload, root.member("workload"));
   ATTNLOOM_CHECK(read_workload(workload, options, file));

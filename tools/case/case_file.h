@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "plan/workload.h"
+#include "spec/field_origin.h"
 #include "spec/spec.h"
 
 namespace attnloom {
@@ -56,7 +57,9 @@ struct CaseExpect {
 
 struct CaseFile {
   Spec spec;
-  std::map<std::string, int> field_lines;  // of the spec's functors, counted in the case file
+  FieldOrigins field_lines;           // of the spec's functors, counted in the case file
+  std::vector<std::string> composed;  // shipped variants that the spec is composed of
+  bool own_functors = false;          // beside theirs
   int q_heads = 0;
   int kv_heads = 0;
   std::vector<std::int32_t> qo_len;  // a request

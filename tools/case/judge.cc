@@ -32,8 +32,7 @@ reference::ParamValues param_values(const CaseFile& file) {
 bool has_functor(const Variant& variant) {
   return !variant.logits_transform.empty() || !variant.logits_mask.empty() ||
          !variant.output_transform.empty() || !variant.query_transform.empty() ||
-         !variant.key_transform.empty() || !variant.value_transform.empty() ||
-         !variant.compose.empty();
+         !variant.key_transform.empty() || !variant.value_transform.empty();
 }
 
 // Whether the twin stands for just the functors that the variant has.
@@ -47,15 +46,17 @@ bool has_the_same_functors(const reference::Twin& twin, const Variant& variant) 
          same(hooks.output_transform, variant.output_transform) &&
          same(hooks.query_transform, variant.query_transform) &&
          same(hooks.key_transform, variant.key_transform) &&
-         same(hooks.value_transform, variant.value_transform) && variant.compose.empty();
+         same(hooks.value_transform, variant.value_transform);
 }
 
 Result<reference::Twin> twin_of(const CaseFile& file) {
   const Variant& variant = file.spec.variant;
   if (!has_functor(variant)) return reference::Twin{.softmax = variant.softmax};
+  const reference::TwinShape shape{.q_heads = file.q_heads, .dim_qk = file.spec.head_dim.qk};
+  const bool composed = !file.composed.empty() && !file.own_functors;
   ATTNLOOM_TRY(reference::Twin twin,
-               reference::make_twin(variant.name, param_values(file),
-                                    {.q_heads = file.q_heads, .dim_qk = file.spec.head_dim.qk}));
+               composed ? reference::compose_twins(file.composed, param_values(file), shape)
+                        : reference::make_twin(variant.name, param_values(file), shape));
   if (twin.softmax != variant.softmax || !has_the_same_functors(twin, variant)) {
     return make_error(Code::kSpecUnsupported, "$.spec.variant.name",
                       "the variant is not the shipped \"" + variant.name + "\"",

@@ -173,6 +173,8 @@ Result<CaseFile> load_batch(const BatchOptions& options, std::uint64_t seed) {
   ATTNLOOM_TRY(CaseFile file,
                parse_case(case_json(options, batch, seed).dump(), ".", {.page_seed = seed}));
   file.field_lines = batch.parsed.field_lines;  // those of the spec's own file
+  file.composed = batch.parsed.composed;
+  file.own_functors = batch.parsed.own_functors;
   return file;
 }
 
