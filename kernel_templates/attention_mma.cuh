@@ -9,7 +9,7 @@
 #include "loom/operands.cuh"
 #include "loom/pipeline.cuh"
 #include "loom/row_pass.cuh"
-#include "loom/variant.cuh"
+#include "loom/tile_mask.cuh"
 
 namespace loom {
 
@@ -89,19 +89,22 @@ struct AttentionTile {
 
   LOOM_DEVICE void begin() {
     bounds = kv_bounds<Config, Class>(plan, request, work);
+    if constexpr (kSkipsTiles<Config>)
+      bounds.begin = Ring::next(*this, bounds.begin - Class::kKv, bounds.end);
     if (threadIdx.x == 0) {  // the walk's first barrier shows them to the others
       kept.full_begin = bounds.full_begin;
       kept.full_end = bounds.full_end;
     }
     copy_queries<Config>(queries(), args, request, work);
-#pragma unroll
-    for (int b = 0; b < Layout::kBlocks; ++b) {
-#pragma unroll
-      for (int j = 0; j < kValues; ++j) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) values[b][j][e] = 0.0f;
-      }
-    }
+    clear(values);
+  }
+
+  LOOM_DEVICE TileMask tile_mask(int position, int stage) const {
+    return tile_mask_of<Config, Class>(variant, request, work, columns_of(position, stage, 0),
+                                       bounds.end);
+  }
+  LOOM_DEVICE bool is_skipped(int position) const {
+    return tile_mask(position, 0) == TileMask::kSkip;
   }
 
   LOOM_DEVICE void prepare_queries() {
@@ -118,6 +121,13 @@ struct AttentionTile {
   LOOM_DEVICE void step(int position, int stage, const typename Ring::KTile& keys,
                         const typename Ring::VTile& tokens, const CopyNext& copy_next) {
     if constexpr (!kCopyLate) copy_next();
+    if constexpr (kSkipsBlocks<Config>) {
+      if (is_dead<Config, Class>(plan, variant, request, work, columns_of(position, stage, 0),
+                                 bounds.end)) {
+        if (position == bounds.begin) bounds.begin += Class::kKv;  // where queries are prepared
+        return kCopyLate ? copy_next() : void();
+      }
+    }
     if constexpr (kHasRowFunctors<Config>) {
       transform_tiles<Config>(shared, queries(), keys, tokens, variant, request, work, bounds,
                               columns_of(position, stage, 0), position);
@@ -139,24 +149,28 @@ struct AttentionTile {
   template <bool partial>
   LOOM_DEVICE void apply_variant(float (&logits)[Layout::kBlocks][kLogits][4], int position,
                                  int stage) {
+    if (Config::kHasTileMask && tile_mask(position, stage) == TileMask::kFull) {
+      apply_to_blocks<partial, false>(logits, position, stage);
+    } else {
+      apply_to_blocks<partial, true>(logits, position, stage);
+    }
+  }
+
+  template <bool partial, bool ask>
+  LOOM_DEVICE void apply_to_blocks(float (&logits)[Layout::kBlocks][kLogits][4], int position,
+                                   int stage) {
     const KvColumns<Config> columns = columns_of(position, stage, Layout::kv_begin());
 #pragma unroll
     for (int b = 0; b < Layout::kBlocks; ++b) {
-      apply_variant_to<Config, Variant, partial>(logits[b], variant, plan, request, work,
-                                                 bounds.end, columns, Layout::row_begin() + 16 * b);
+      apply_variant_to<Config, Variant, partial, ask>(logits[b], variant, plan, request, work,
+                                                      bounds.end, columns,
+                                                      Layout::row_begin() + 16 * b);
     }
   }
 
   LOOM_DEVICE void multiply_queries(float (&logits)[Layout::kBlocks][kLogits][4],
                                     const typename Ring::KTile& keys) {
-#pragma unroll
-    for (int b = 0; b < Layout::kBlocks; ++b) {
-#pragma unroll
-      for (int j = 0; j < kLogits; ++j) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) logits[b][j][e] = 0.0f;
-      }
-    }
+    clear(logits);
     const typename QTile::Place query_place = this->query_place();
     const typename Ring::KTile::Place key_place = Operand::key_place(keys, Layout::kv_begin());
 #pragma unroll
@@ -329,13 +343,6 @@ struct AttentionTile {
         }
       }
     }
-  }
-
-  LOOM_DEVICE static void load_eight(float (&x)[8], const float* from) {
-    const float4 low = reinterpret_cast<const float4*>(from)[0];
-    const float4 high = reinterpret_cast<const float4*>(from)[1];
-    x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
-    x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
   }
 };
 

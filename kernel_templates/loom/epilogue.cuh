@@ -13,6 +13,13 @@
 
 namespace loom {
 
+LOOM_DEVICE void load_eight(float (&x)[8], const float* from) {
+  const float4 low = reinterpret_cast<const float4*>(from)[0];
+  const float4 high = reinterpret_cast<const float4*>(from)[1];
+  x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
+  x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
+}
+
 // The rows of one output tile. Whatever is stored here is final, so this is where sinks and
 // output_transform come in: once a row, and never on a partial state.
 template <class Config, class Variant>
@@ -118,11 +125,8 @@ LOOM_DEVICE float merge_row(float (&x)[8], const PartialRows<Config>& first, int
   for (int i = 0; i < count; ++i) {
     const float weight =
         Config::kSoftmax ? state_weight(first.lse[row + i * stride], largest) : 1.0f;
-    const float4* from = reinterpret_cast<const float4*>(
-        first.o + static_cast<i64>(row + i * stride) * Config::kHeadDimVo + dim);
-    const float4 low = from[0];
-    const float4 high = from[1];
-    const float part[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    float part[8];
+    load_eight(part, first.o + static_cast<i64>(row + i * stride) * Config::kHeadDimVo + dim);
 #pragma unroll
     for (int e = 0; e < 8; ++e) x[e] = fmaf(weight, part[e], x[e]);
     total += weight;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "loom/copy.cuh"
+#include "loom/tile_mask.cuh"
 
 namespace loom {
 
@@ -26,6 +27,17 @@ struct KvRing {
     return {base + static_cast<u32>(stage * kStageBytes + KTile::kBytes)};
   }
 
+  // The next tile that is walked at all: of variants with a tile_mask, a skipped one is not even
+  // copied.
+  template <class Tile>
+  LOOM_DEVICE static int next(const Tile& tile, int position, int end) {
+    position += Class::kKv;
+    if constexpr (kSkipsTiles<Config>) {
+      while (position < end && tile.is_skipped(position)) position += Class::kKv;
+    }
+    return position;
+  }
+
   // Calls tile.step(kv_position, stage, keys, values, copy_next) for every tile of [begin, end), in
   // order; `begin` is a multiple of the KV tile. (Tiles made by `step` from the stage cost spills.)
   // The query copies that were issued before belong to the first tile's group. The step calls
@@ -35,10 +47,14 @@ struct KvRing {
   LOOM_DEVICE void walk(KvSource<Config, Class::kKv>& source, const AttentionArgs& args, int begin,
                         int end, Tile& tile) const {
     constexpr int kAhead = Class::kStages - 1;
+    [[maybe_unused]] int cursor = begin;  // of the copies, where tiles are skipped
     const auto issue = [&](int position, int stage) {
+      if constexpr (kSkipsTiles<Config>) position = cursor;
       if (position < end) {
         source.copy(args, keys(stage), values(stage), position, stage);
-        source.fetch_pages(position + Class::kKv);
+        const int following = next(tile, position, end);
+        source.fetch_pages(following);
+        if constexpr (kSkipsTiles<Config>) cursor = following;
       }
       copy_async_commit();  // empty groups too: the waits below count groups
     };
@@ -47,7 +63,7 @@ struct KvRing {
     for (int i = 0; i < kAhead; ++i) issue(begin + i * Class::kKv, i);
     int stage = 0;
 #pragma unroll 1
-    for (int position = begin; position < end; position += Class::kKv) {
+    for (int position = begin; position < end; position = next(tile, position, end)) {
       copy_async_wait<kAhead - 1>();
       __syncthreads();
       tile.step(position, stage, keys(stage), values(stage), [&] {

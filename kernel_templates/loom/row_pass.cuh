@@ -131,7 +131,8 @@ LOOM_DEVICE void transform_tiles(unsigned char* shared, const QTile& queries, co
                                  int position) {
   if constexpr (Config::kHasQueryTransform) {
     // From memory where it can be: a register for it through the KV loop made 128 x 64 spill.
-    if (position == (Config::kWindow ? bounds.begin : work.kv_begin))
+    constexpr bool kMoves = Config::kWindow || Config::kHasTileMask || kSkipsBlocks<Config>;
+    if (position == (kMoves ? bounds.begin : work.kv_begin))
       transform_queries<Config>(shared, queries, variant, request, work);
   }
   const auto args = [&](int number) {

@@ -99,6 +99,18 @@ LOOM_DEVICE int fragment_column(int j, int e) {
   return 8 * j + 2 * (lane_index() & 3) + (e & 1);
 }
 
+template <int blocks, int fragments>
+LOOM_DEVICE void clear(float (&accumulators)[blocks][fragments][4]) {
+#pragma unroll
+  for (int b = 0; b < blocks; ++b) {
+#pragma unroll
+    for (int j = 0; j < fragments; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) accumulators[b][j][e] = 0.0f;
+    }
+  }
+}
+
 // Where a lane points ldmatrix for chunk 0 of the 16 rows from `row`; SharedTile::advance() goes on
 // from there. For the A operand (16 rows x 16 columns) and, transposed, for two neighbouring
 // 8-column blocks of a [k][n] tile (values).

@@ -33,6 +33,17 @@ struct E5m2 {
 // Where the scales of a quantised cache come from.
 enum class KvScale { kNone, kTensor, kHead };
 
+// What a variant's tile_mask says of a block of (query, key) pairs: none is kept, all are, or ask
+// logits_mask about each.
+enum class TileMask { kSkip, kFull, kPartial };
+
+// Of several masks that all have to keep a pair.
+template <class... Masks>
+LOOM_DEVICE TileMask tile_mask_of_all(Masks... masks) {
+  if (((masks == TileMask::kSkip) || ...)) return TileMask::kSkip;
+  return ((masks == TileMask::kFull) && ...) ? TileMask::kFull : TileMask::kPartial;
+}
+
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kLn2 = 0.6931471805599453f;
 

@@ -84,9 +84,10 @@ LOOM_DEVICE float logit_scale(const PlanHeader& plan, const AttentionArgs& args,
 
 // One 16-row block of logits against `fragments * 8` columns, in two forms: of a tile
 // that the structured masks cut (`partial`), and of one where every row sees every key, which asks
-// nothing but the variant. Leaves inputs of the softmax: scaled logits where something has to see
-// them (kScalesLogits), else raw products, which softmax_factor() scales.
-template <class Config, class Variant, bool partial, int fragments>
+// nothing but the variant; without `ask` not even its mask. Leaves inputs of the softmax: scaled
+// logits where something has to see them (kScalesLogits), else raw products, which softmax_factor()
+// scales.
+template <class Config, class Variant, bool partial, bool ask, int fragments>
 LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& variant,
                                   const PlanHeader& plan, const RequestRow& request,
                                   const WorkItem& work, int kv_end,
@@ -120,7 +121,7 @@ LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& 
           keep = keep && (Config::kBsr ? columns.mask_keeps(token, kv_pos)
                                        : (bits >> fragment_column(j & 3, e) & 1) != 0);
         }
-        if constexpr (Config::kHasLogitsMask) {
+        if constexpr (Config::kHasLogitsMask && ask) {
           keep = keep && variant.logits_mask(request.batch, q_pos, kv_pos, q_head, work.kv_head,
                                              request.qo_len, request.kv_len);
         }

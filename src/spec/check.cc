@@ -155,7 +155,6 @@ Status check_unused_fields(const Variant& variant) {
   if (!variant.compose.empty())
     return unsupported("$.variant.compose", "its members were not put in",
                        "call compose_variant before");
-  if (!variant.tile_mask.empty()) return refuse("tile_mask");
   return ok_status();
 }
 

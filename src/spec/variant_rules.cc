@@ -85,6 +85,11 @@ Status check_variant(const Variant& variant, const std::string& root) {
     has_body = true;
     used.merge(tokens.identifiers);
   }
+  if (!variant.tile_mask.empty() && variant.logits_mask.empty()) {
+    return make_error(Code::kSpecInvalid, root + ".tile_mask",
+                      "stands without logits_mask, of whose tiles it speaks",
+                      "add logits_mask, or remove it");
+  }
   if (!variant.prelude.empty() && !has_body) {
     return make_error(Code::kSpecInvalid, root + ".prelude",
                       "there is no functor that could use the prelude",

@@ -59,6 +59,7 @@ inline std::vector<GoldenSpec> golden_specs() {
           "prelude": "constexpr float kHalf = 0.5f;",
           "logits_transform": "return logits * kHalf;",
           "logits_mask": "return kv_pos != batch;",
+          "tile_mask": "return loom::TileMask::kPartial;",
           "output_transform": "return o * float(dim + 1) + lse;",
           "query_transform": "x.scale(kHalf);",
           "key_transform": "x.rotate_pairs(64, [&](int i, float& c, float& s) {\n  loom::rotation(a.pos, inv_freq[i], c, s);\n});",

@@ -74,6 +74,21 @@ TEST_CASE("functors are chained in the listed order, the variant's own last") {
   CHECK(rows.key_transform.starts_with("const float n"));  // one text stays as it is
 }
 
+TEST_CASE("tile masks skip where one says so, and call full what all do") {
+  const auto joined = [](const char* variant) { return parsed(variant).spec.variant.tile_mask; };
+  const std::string alone = joined(R"({"compose": ["streaming_llm_rope"]})");
+  CHECK(alone.starts_with("if (kv_pos_begin"));
+  CHECK(joined(R"({"compose": ["streaming_llm_rope", "soft_cap"]})") == alone);
+  CHECK(joined(R"({"compose": ["streaming_llm_rope"], "logits_mask": "return kv_pos != 3;",
+                   "tile_mask": "return loom::TileMask::kFull;"})") ==
+        "return loom::tile_mask_of_all(\n[&]() -> loom::TileMask {\n" + alone +
+            "\n}(),\n[&]() -> loom::TileMask {\nreturn loom::TileMask::kFull;\n}());");
+  // A mask that says nothing of tiles leaves none full.
+  CHECK(joined(R"({"compose": ["streaming_llm_rope"], "logits_mask": "return kv_pos != 3;"})") ==
+        "return loom::tile_mask_of_all(\n[&]() -> loom::TileMask {\n" + alone +
+            "\n}(),\nloom::TileMask::kPartial);");
+}
+
 TEST_CASE("structured masks are intersected") {
   same(R"({"compose": ["causal", "sliding_window"]})",
        R"({"mask": {"causal": true, "window_left": 4095}})");

@@ -48,10 +48,11 @@ TEST_CASE("a param hides no argument and nothing that the kernel or the compiler
     CHECK(check_param_name(good, "$").ok());
   }
   for (const char* bad :
-       {"logits",    "batch",       "q_pos",   "kv_pos", "q_head", "kv_head", "q_len",
-        "kv_len",    "lse",         "dim",     "args",   "plan",   "loom",    "Variant",
-        "threadIdx", "logits_mask", "sink_of", "__x",    "x__y",   "_Pragma", "LOOM_DEVICE",
-        "return",    "NULL",        "",        "a",      "x",      "o"}) {
+       {"logits", "batch",   "q_pos",       "kv_pos",      "q_head",     "kv_head",
+        "q_len",  "kv_len",  "lse",         "dim",         "args",       "plan",
+        "loom",   "Variant", "threadIdx",   "logits_mask", "sink_of",    "__x",
+        "x__y",   "_Pragma", "LOOM_DEVICE", "return",      "NULL",       "",
+        "a",      "x",       "o",           "q_pos_begin", "kv_pos_end", "q_head_end"}) {
     INFO(bad);
     CHECK(check_param_name(bad, "$").code == Code::kSpecInvalid);
   }

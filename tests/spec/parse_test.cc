@@ -196,6 +196,8 @@ TEST_CASE("wrong types: an integer is written as one") {
   refuse(with("/variant", {{"logits_mask", ""}}), "$.variant.logits_mask", "leave the key out");
   refuse(with("/variant", {{"params", "cap"}}), "$.variant.params", "a list");
   refuse(with("/variant", {{"compose", {1}}}), "$.variant.compose", "a list");
+  refuse(with("/variant", {{"tile_mask", "return loom::TileMask::kSkip;"}}), "$.variant.tile_mask",
+         "without logits_mask");
   refuse(with("/tile", 16), "$.tile", "\"auto\"");
   refuse(with("/tile", "Auto"), "$.tile", "\"auto\"");
   refuse(with("/tile", {{"q", 16}, {"kv", 64}, {"classes", {16}}}), "$.tile.q", "stands beside");

@@ -26,6 +26,7 @@ struct Config {
   static constexpr bool kSoftmax = true;
   static constexpr bool kHasLogitsTransform = true;
   static constexpr bool kHasLogitsMask = true;
+  static constexpr bool kHasTileMask = true;
   static constexpr bool kHasSink = true;
   static constexpr bool kHasOutputTransform = true;
   static constexpr bool kHasQueryTransform = true;
@@ -68,6 +69,14 @@ return logits * kHalf;
 #line 1 "variant.logits_mask"
 return kv_pos != batch;
 #line 1 "variant.logits_mask:end"
+  }
+#line 1 "attnloom.cu"
+  __device__ __forceinline__ loom::TileMask tile_mask(int batch, int q_pos_begin, int q_pos_end, int kv_pos_begin,
+                                                      int kv_pos_end, int q_head_begin, int q_head_end, int kv_head,
+                                                      int q_len, int kv_len) const {
+#line 1 "variant.tile_mask"
+return loom::TileMask::kPartial;
+#line 1 "variant.tile_mask:end"
   }
 #line 1 "attnloom.cu"
   __device__ __forceinline__ float output_transform(float o, float lse, int dim, int batch, int q_pos, int q_head,

@@ -26,6 +26,7 @@ struct Config {
   static constexpr bool kSoftmax = true;
   static constexpr bool kHasLogitsTransform = true;
   static constexpr bool kHasLogitsMask = false;
+  static constexpr bool kHasTileMask = false;
   static constexpr bool kHasSink = false;
   static constexpr bool kHasOutputTransform = false;
   static constexpr bool kHasQueryTransform = false;
