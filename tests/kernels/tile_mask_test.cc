@@ -179,6 +179,23 @@ TEST_CASE("what a tile_mask says is believed", "[tile_mask]") {
   }
 }
 
+TEST_CASE("a composed tile_mask skips what its member skips and leaves nothing full",
+          "[tile_mask]") {
+  Batch batch{.kv_len = {1500}, .sinks = 70, .window = 200};
+  Json value = case_of(batch);
+  value["spec"]["variant"] = {{"name", "holes"},
+                              {"compose", {"streaming_llm_rope"}},
+                              {"logits_mask", "return kv_pos % 3 != 0;"}};
+  value["inputs"]["params"]["inv_freq"] = {
+      {"dtype", "f32"}, {"shape", {kDim / 2}}, {"random", "uniform"}, {"seed", 4}};
+  const CaseFile file = parse_or_fail(value.dump());
+  const std::unique_ptr<Engine> engine = make_test_engine();
+  const Result<CaseRun> run = run_case(*engine, file);
+  CHECK(judge_run(file, run) == "");
+  REQUIRE(run.ok());
+  if (!on_cuda()) CHECK(run->report.counters.mma == mma_formula(batch));
+}
+
 TEST_CASE("tiles of listed blocks that causality or the window hide are not multiplied",
           "[tile_mask]") {
   if (on_cuda()) return;
