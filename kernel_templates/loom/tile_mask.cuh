@@ -39,7 +39,8 @@ LOOM_DEVICE Positions key_positions(const KvColumns<Config>& columns, int kv_end
   int most = -1;
 #pragma unroll
   for (int i = 0; i < Class::kKv; i += 32) {
-    const int position = columns.position(i + lane_index());
+    // A tile of 16 keys is looked at twice over, never past its end: the next stage is in flight.
+    const int position = columns.position((i + lane_index()) % Class::kKv);
     least = min(least, position);
     if (position != kNoKey) most = max(most, position);
   }
