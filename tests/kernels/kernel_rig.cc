@@ -60,6 +60,14 @@ NvrtcSearch nvrtc_search() {
   return settings->search;
 }
 
+std::unique_ptr<Engine> make_cached_engine(SetupOptions options) {
+  options.settings.cache_dir = from_environment("ATTNLOOM_TEST_CACHE", default_cache().c_str());
+  Result<std::unique_ptr<Engine>> engine = make_engine(options, read_environment(), {});
+  INFO(engine.status().to_string());
+  REQUIRE(engine.ok());
+  return std::move(engine).value();
+}
+
 }  // namespace
 
 bool on_cuda() {
@@ -75,11 +83,13 @@ std::unique_ptr<Engine> make_test_engine(std::uint64_t simulator_seed, const std
   options.device = on_cuda() ? DeviceKind::kCuda : DeviceKind::kSimulator;
   options.simulator_seed = simulator_seed;
   options.simulator_profile = profile;
-  options.settings.cache_dir = from_environment("ATTNLOOM_TEST_CACHE", default_cache().c_str());
-  Result<std::unique_ptr<Engine>> engine = make_engine(options, read_environment(), {});
-  INFO(engine.status().to_string());
-  REQUIRE(engine.ok());
-  return std::move(engine).value();
+  return make_cached_engine(options);
+}
+
+std::unique_ptr<Engine> make_compiling_engine() {
+  SetupOptions options;
+  options.device = DeviceKind::kNone;
+  return make_cached_engine(options);
 }
 
 std::unique_ptr<Engine> make_edited_engine(std::uint64_t simulator_seed,

@@ -23,6 +23,9 @@ bool on_cuda();
 std::unique_ptr<Engine> make_test_engine(std::uint64_t simulator_seed = 0,
                                          const std::string& profile = "");
 
+// The same with the same cache and no device: it compiles for any target.
+std::unique_ptr<Engine> make_compiling_engine();
+
 // An engine on the simulated device whose compiler gets every Source after `edit`; it has no cache
 // on disk.
 std::unique_ptr<Engine> make_edited_engine(std::uint64_t simulator_seed,

@@ -20,13 +20,6 @@ std::filesystem::path specs_folder() {
   return folder != nullptr ? folder : ATTNLOOM_SPECS_DIR;
 }
 
-Json shipped_spec(const std::string& name) {
-  std::ifstream in(specs_folder() / (name + ".json"), std::ios::binary);
-  INFO(name);
-  REQUIRE(in.good());
-  return Json::parse(std::string(std::istreambuf_iterator<char>(in), {}));
-}
-
 Json array_of(const std::string& dtype, const std::vector<double>& data) {
   Json values = Json::array();
   for (const double x : data) {
@@ -94,17 +87,32 @@ Json value_for(const std::string& name, const std::string& type, const VariantUs
   return scalars.at(name);
 }
 
-}  // namespace
-
-std::vector<std::string> shipped_variants() {
+std::vector<std::string> shipped_names(bool attention) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(specs_folder())) {
     if (entry.path().extension() != ".json") continue;
     const std::string name = entry.path().stem().string();
-    if (shipped_spec(name).at("kernel") == "attention") names.push_back(name);
+    if ((shipped_spec(name).at("kernel") == "attention") == attention) names.push_back(name);
   }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+}  // namespace
+
+std::vector<std::string> shipped_variants() {
+  return shipped_names(true);
+}
+
+std::vector<std::string> shipped_helpers() {
+  return shipped_names(false);
+}
+
+Json shipped_spec(const std::string& name) {
+  std::ifstream in(specs_folder() / (name + ".json"), std::ios::binary);
+  INFO(name);
+  REQUIRE(in.good());
+  return Json::parse(std::string(std::istreambuf_iterator<char>(in), {}));
 }
 
 Json shipped_variant(const std::string& name) {

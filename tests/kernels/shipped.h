@@ -15,7 +15,11 @@ namespace attnloom::testing {
 // The names of all that are for attention, sorted.
 std::vector<std::string> shipped_variants();
 
-// The "variant" of examples/specs/NAME.json.
+// The names of all others: append, append_rope, page_copy; sorted.
+std::vector<std::string> shipped_helpers();
+
+// examples/specs/NAME.json, and its "variant".
+Json shipped_spec(const std::string& name);
 Json shipped_variant(const std::string& name);
 
 struct VariantUse {
