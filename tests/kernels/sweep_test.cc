@@ -4,6 +4,8 @@
 // case file that `attnloom run` takes.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdio>
+#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -190,23 +192,48 @@ Json case_of(const std::vector<int>& row) {
                                          .lengths = kLengths[at(8)]})}};
 }
 
+// False where it was refused: a named tile may not fit a head dim, but nothing else is an answer.
+bool judge_row(Engine& engine, const std::vector<int>& row) {
+  const std::string text = case_of(row).dump();
+  INFO(text);
+  const CaseFile file = parse_or_fail(text, kSeed);
+  const Result<CaseRun> run = run_case(engine, file);
+  if (!run.ok() && run.status().path == "$.tile") return false;
+  CHECK(judge_run(file, run) == "");
+  return true;
+}
+
 void run_rows(const std::vector<std::vector<int>>& rows) {
   const std::unique_ptr<Engine> engine = make_test_engine(kSeed);
   int refused = 0;
-  for (const std::vector<int>& row : rows) {
-    const std::string text = case_of(row).dump();
-    INFO(text);
-    const CaseFile file = parse_or_fail(text, kSeed);
-    const Result<CaseRun> run = run_case(*engine, file);
-    // A named tile may not fit a head dim: that is an answer, but only this one.
-    if (!run.ok() && run.status().path == "$.tile") {
-      ++refused;
-      continue;
-    }
-    CHECK(judge_run(file, run) == "");
-  }
+  for (const std::vector<int>& row : rows) refused += judge_row(*engine, row) ? 0 : 1;
   CHECK(refused * 10 <= static_cast<int>(rows.size()));
 }
+
+// The whole product of the factors that choose code (dtypes, head dims, layouts, tiles, functors);
+// the others are drawn for each cell. Cells are numbered so that every range of them is spread over
+// all factors.
+struct Product {
+  static constexpr int kFactors[] = {0, 1, 2, 5, 7};
+  static constexpr std::int64_t kStep = 48271;  // a prime: no factor of any count of cells here
+
+  static std::int64_t size() {
+    std::int64_t cells = 1;
+    for (const int factor : kFactors) cells *= levels()[static_cast<std::size_t>(factor)];
+    return cells;
+  }
+  static std::vector<int> row(std::int64_t cell) {
+    std::vector<int> row =
+        random_rows(levels(), 1, kSeed + 2 + static_cast<std::uint64_t>(cell)).front();
+    std::int64_t rest = cell * kStep % size();
+    for (const int factor : kFactors) {
+      const int count = levels()[static_cast<std::size_t>(factor)];
+      row[static_cast<std::size_t>(factor)] = static_cast<int>(rest % count);
+      rest /= count;
+    }
+    return row;
+  }
+};
 
 // Every third row of the covering array, from `first` on: three programs' worth of work.
 void run_pairs(std::size_t first) {
@@ -233,6 +260,24 @@ TEST_CASE("a covering array of specs and workloads agrees with the reference, c"
 
 TEST_CASE("random cells agree with the reference", "[random]") {
   run_rows(random_rows(levels(), 30, kSeed + 1));
+}
+
+// Not of the suite: tools/full_sweep.py runs it, a range of cells "BEGIN:END" at a time.
+TEST_CASE("the product of specs agrees with the reference", "[.full]") {
+  const char* range = std::getenv("ATTNLOOM_SWEEP_CELLS");
+  long long begin = 0, end = 0;
+  REQUIRE(range != nullptr);
+  REQUIRE(std::sscanf(range, "%lld:%lld", &begin, &end) == 2);
+  REQUIRE((0 <= begin && begin <= end && end <= Product::size()));
+  const std::unique_ptr<Engine> engine = make_test_engine(kSeed);
+  long long refused = 0;
+  for (long long cell = begin; cell < end; ++cell) {
+    INFO("again: ATTNLOOM_SWEEP_CELLS=" << cell << ":" << cell + 1
+                                        << " build/tests/kernels/sweep_test '[full]'");
+    refused += judge_row(*engine, Product::row(cell)) ? 0 : 1;
+  }
+  std::printf("cells %lld:%lld of %lld, %lld refused\n", begin, end,
+              static_cast<long long>(Product::size()), refused);
 }
 
 }  // namespace attnloom::testing
