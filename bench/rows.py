@@ -44,7 +44,7 @@ class Shape:
 class Row:
     id: str
     shape: Shape
-    peers: tuple[str, ...]  # keys of peers.PEERS, or one of OURS; the fastest counts
+    peers: tuple[str, ...]  # keys of peers.PEERS, one of OURS, or LOAD_ONLY; the fastest counts
     variant: str = "plain"
     bar: float | None = None
     issue: str = ISSUE
@@ -58,6 +58,7 @@ OURS_PLAIN = "ours, plain"  # our kernel without the row's variant
 OURS_BF16 = "ours, bf16 cache"  # our kernel on the same numbers in 16 bits
 OURS_SEPARATE = "RoPE pass, then ours"  # our kernel without the row's variant, behind what it fuses
 OURS = (OURS_PLAIN, OURS_BF16, OURS_SEPARATE)
+LOAD_ONLY = "load-only kernel"  # reads what the row reads, and does nothing with it
 FA2 = "FlashInfer fa2"
 DECODE_TC = "FlashInfer decode, tensor cores"
 DECODE_CUDA = "FlashInfer decode, CUDA cores"
@@ -110,6 +111,12 @@ def cache_rows():
         yield Row(f"decode_64x4096_page16_{dtype}", shape, (OURS_BF16,), bar=bar)
 
 
+def ceiling_rows():
+    """What the memory gives for the same bytes, pages and CTAs. No bar: no other ratio may ask for more than 0.98 of it."""
+    for row in (*decode_rows(), *cache_rows()):
+        yield Row(f"{row.id}_ceiling", row.shape, (LOAD_ONLY,))
+
+
 def variant_rows():
     for name, variant in VARIANTS.items():
         if name in ("plain", "streaming_llm_whole"):
@@ -131,7 +138,7 @@ def variant_rows():
     )
 
 
-ROWS = {row.id: row for rows in (prefill_rows(), decode_rows(), cache_rows(), variant_rows()) for row in rows}
+ROWS = {row.id: row for rows in (prefill_rows(), decode_rows(), cache_rows(), ceiling_rows(), variant_rows()) for row in rows}
 
 
 def select(issue, patterns):

@@ -23,6 +23,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 BENCH = os.path.join(ROOT, "bench")
 sys.path.insert(0, BENCH)
 
+import load_only  # noqa: E402
 import measure  # noqa: E402
 import ours  # noqa: E402
 import peers  # noqa: E402
@@ -51,7 +52,7 @@ def row(**fields):
 class RowsTest(unittest.TestCase):
     def test_every_row_can_be_measured(self):
         for one in rows.ROWS.values():
-            self.assertLessEqual(set(one.peers) - set(rows.OURS), set(peers.PEERS), one.id)
+            self.assertLessEqual(set(one.peers) - {*rows.OURS, rows.LOAD_ONLY}, set(peers.PEERS), one.id)
             self.assertIn(one.variant, rows.VARIANTS)
 
     def test_bars(self):
@@ -110,6 +111,47 @@ class RowsTest(unittest.TestCase):
         self.assertEqual(lens, rows.skewed(128, 4096))
         self.assertAlmostEqual(sum(lens) / 128, 4096, delta=1)
         self.assertGreater(max(lens), 20 * sorted(lens)[64])
+
+
+class LoadOnlyTest(unittest.TestCase):
+    def test_ctas_share_the_tiles(self):
+        # Tiles of 32 keys: 4 + 4 of the first request's heads, 2 + 2 of the second's.
+        items, begins = load_only.split([100, 37], [0, 7], 2, 32, 4)
+        self.assertEqual(begins, [0, 1, 3, 5, 7])
+        self.assertEqual(items[:3], [(0, 0, 0, 96), (0, 0, 96, 100), (0, 1, 0, 64)])
+        self.assertEqual(items[3:], [(0, 1, 64, 100), (7, 0, 0, 32), (7, 0, 32, 37), (7, 1, 0, 37)])
+
+    def test_every_key_once(self):
+        lens, first, heads = [100, 37, 1, 4096], [0, 7, 10, 11], 3
+        for ctas in (1, 7, 396, 5000):
+            items, begins = load_only.split(lens, first, heads, 32, ctas)
+            self.assertEqual((len(begins), begins[0], begins[-1]), (ctas + 1, 0, len(items)))
+            tiles = [sum(-(-(end - begin) // 32) for _, _, begin, end in items[i:j]) for i, j in zip(begins, begins[1:])]
+            self.assertLessEqual(max(tiles) - min(tiles), 1)
+            read = sorted((page, head, key) for page, head, begin, end in items for key in range(begin, end))
+            want = [(page, head, key) for page, size in zip(first, lens) for head in range(heads) for key in range(size)]
+            self.assertEqual(read, sorted(want))
+
+    def test_rows_read_what_ours_read(self):
+        for one in rows.ROWS.values():
+            if rows.LOAD_ONLY in one.peers:
+                self.assertEqual(one.shape, rows.ROWS[one.id.removesuffix("_ceiling")].shape)
+                self.assertEqual(rows.rate(one, rows.LOAD_ONLY, 1.0), rows.rate(one, "ours", 1.0))
+                self.assertIsNone(one.bar)
+
+    def test_it_compiles(self):
+        try:
+            nvrtc = load_only.open_nvrtc(None)
+        except rows.Refused:
+            self.skipTest("no NVRTC")
+        cubin = load_only.compiled(nvrtc)
+        self.assertEqual(cubin[:4], b"\x7fELF")
+        for entry in (b"load_only_256", b"load_only_128"):
+            self.assertIn(entry, cubin)
+
+    def test_the_arguments_are_those_of_the_kernel(self):
+        self.assertEqual(ctypes.sizeof(load_only.Arguments), 80)
+        self.assertEqual(load_only.Arguments.page_shift.offset, 72)
 
 
 class Contender:
