@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 import rows as table
+from variants import VARIANTS, WINDOW_TOKENS, four_of_five
 
 ARCH = "9.0a"
 WORKSPACE_BYTES = 512 << 20
@@ -63,11 +64,36 @@ class Peer:
         """Gives back what torch does not manage."""
 
 
+# What plan() takes for the variants that FlashInfer has itself. Its slopes of ALiBi and its RoPE (halves, base 10000)
+# are those of bench/variants.py.
+FLASHINFER_VARIANTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "soft_cap": {"logits_soft_cap": VARIANTS["soft_cap"].scalars["cap"]},
+    "sliding_window": {"window_left": WINDOW_TOKENS - 1},
+    "alibi": {"pos_encoding_mode": "ALIBI"},
+    "rope_neox": {"pos_encoding_mode": "ROPE_LLAMA"},
+    "custom_mask": {},
+}
+
+
+def dense_masks(torch, shape):
+    """The masks of variants.packed_masks, one bool a pair."""
+    masks = []
+    for request, (queries, keys) in enumerate(zip(shape.qo_lens, shape.kv_lens, strict=True)):
+        q_row, kv_pos = torch.arange(queries, device="cuda"), torch.arange(keys, device="cuda")
+        masks.append(four_of_five(q_row[:, None], kv_pos[None, :], request).flatten())
+    return torch.cat(masks)
+
+
 class FlashInfer(Peer):
     """What FlashInfer's wrappers have in common."""
 
     def __init__(self, torch, batch, row):
-        self.batch = batch
+        if row.variant not in FLASHINFER_VARIANTS:
+            raise Absent(f"FlashInfer has no {row.variant} of its own")
+        self.batch, self.row = batch, row
+        self.types = {"q_data_type": torch.bfloat16, "kv_data_type": batch.pools[0].k.dtype}
+        self.types |= FLASHINFER_VARIANTS[row.variant]
         self.workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device="cuda")
         self.out = torch.empty_like(batch.pools[0].q)
         # On the host, as its own callers keep them, so that plan() waits for no copy from the device.
@@ -101,8 +127,11 @@ class FlashInferFa2(FlashInfer):
         return module.BatchPrefillWithRaggedKVCacheWrapper(self.workspace, "NHD", backend="fa2")
 
     def plan_arguments(self, torch):
-        types = {"q_data_type": torch.bfloat16, "kv_data_type": torch.bfloat16}
-        return (self.qo_indptr, self.kv_indptr, *self.heads), {"causal": self.batch.shape.causal} | types
+        named = {"causal": self.batch.shape.causal} | self.types
+        if self.row.variant == "custom_mask":
+            named["custom_mask"] = dense_masks(torch, self.batch.shape)
+            self.plans = False  # its plan() packs the mask every time, which ours is given packed
+        return (self.qo_indptr, self.kv_indptr, *self.heads), named
 
     def launch(self, pool):
         data = self.batch.pools[pool]
@@ -114,14 +143,16 @@ class FlashInferDecode(FlashInfer):
     tensor_cores = True
 
     def make_wrapper(self, module):
+        if self.row.variant == "custom_mask":
+            raise Absent("FlashInfer's decode takes no mask")
+        # "auto" is fa2 for a 16-bit cache, and another family where it has one for 8 bits.
         return module.BatchDecodeWithPagedKVCacheWrapper(
-            self.workspace, "NHD", use_tensor_cores=self.tensor_cores
+            self.workspace, "NHD", use_tensor_cores=self.tensor_cores, backend="fa2" if self.tensor_cores else "auto"
         )
 
     def plan_arguments(self, torch):
         last = torch.tensor(self.batch.last_page_len, dtype=torch.int32)
-        types = {"q_data_type": torch.bfloat16, "data_type": torch.bfloat16}
-        return (self.kv_indptr, self.batch.page_indices, last, *self.heads, self.batch.shape.page_size), types
+        return (self.kv_indptr, self.batch.page_indices, last, *self.heads, self.batch.shape.page_size), self.types
 
     def launch(self, pool):
         data = self.batch.pools[pool]
@@ -278,7 +309,7 @@ def build(torch, chosen, folder, make_batch):
         for name in row.peers:
             peer = PEERS.get(name)
             shape = row.shape
-            key = (name, shape.head_dim, shape.causal, shape.q_heads // shape.kv_heads)
+            key = (name, shape.head_dim, shape.causal, shape.q_heads // shape.kv_heads, row.variant, shape.kv_dtype)
             if peer is None or not issubclass(peer, FlashInfer) or key in done:
                 continue
             done.add(key)

@@ -111,8 +111,19 @@ def cache_rows():
         yield Row(f"decode_64x4096_page16_{dtype}", shape, (OURS_BF16,), bar=bar)
 
 
+def peer_variant_rows():
+    """What FlashInfer has a kernel of its own for, against that."""
+    for name in ("soft_cap", "sliding_window", "alibi", "rope_neox"):
+        yield Row(f"prefill_4x4096_{name}_flashinfer", prefill(4, 4096), (FA2,), name)
+        yield Row(f"decode_64x4096_{name}_flashinfer", decode([4096] * 64), (DECODE_TC,), name)
+    yield Row("prefill_4x4096_custom_mask_flashinfer", prefill(4, 4096, causal=False), (FA2,), "custom_mask")
+    for dtype in ("e4m3", "e5m2"):
+        shape = decode([4096] * 64, kv_dtype=dtype)
+        yield Row(f"decode_64x4096_page16_{dtype}_flashinfer", shape, (DECODE_TC,))
+
+
 def ceiling_rows():
-    """What the memory gives for the same bytes, pages and CTAs. No bar: no other ratio may ask for more than 0.98 of it."""
+    """What memory gives for the same bytes, pages and CTAs: no other ratio may ask for more than 0.98 of it."""
     for row in (*decode_rows(), *cache_rows()):
         yield Row(f"{row.id}_ceiling", row.shape, (LOAD_ONLY,))
 
@@ -138,7 +149,8 @@ def variant_rows():
     )
 
 
-ROWS = {row.id: row for rows in (prefill_rows(), decode_rows(), cache_rows(), ceiling_rows(), variant_rows()) for row in rows}
+KINDS = (prefill_rows, decode_rows, cache_rows, ceiling_rows, variant_rows, peer_variant_rows)
+ROWS = {row.id: row for kind in KINDS for row in kind()}
 
 
 def select(issue, patterns):

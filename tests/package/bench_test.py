@@ -55,6 +55,18 @@ class RowsTest(unittest.TestCase):
             self.assertLessEqual(set(one.peers) - {*rows.OURS, rows.LOAD_ONLY}, set(peers.PEERS), one.id)
             self.assertIn(one.variant, rows.VARIANTS)
 
+    def test_rows_of_a_peers_own_variant(self):
+        kinds = {rows.FA2, rows.DECODE_TC, rows.DECODE_CUDA}
+        for one in rows.ROWS.values():
+            if kinds & set(one.peers):
+                self.assertIn(one.variant, peers.FLASHINFER_VARIANTS, one.id)
+            if one.id.endswith("_flashinfer"):
+                same = rows.ROWS[one.id.removesuffix("_flashinfer")]
+                self.assertEqual((one.shape, one.variant), (same.shape, same.variant))
+                self.assertEqual(rows.rate(one, one.peers[0], 1.0), rows.rate(one, "ours", 1.0))
+        self.assertEqual(peers.FLASHINFER_VARIANTS["soft_cap"], {"logits_soft_cap": 30.0})
+        self.assertEqual(peers.FLASHINFER_VARIANTS["sliding_window"], {"window_left": 1023})
+
     def test_bars(self):
         bars = {one.id: one.bar for one in rows.ROWS.values() if one.bar}
         self.assertEqual(bars["prefill_d128_4x4096_causal"], 0.95)
