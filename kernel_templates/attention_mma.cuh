@@ -64,9 +64,12 @@ struct AttentionTile {
   float values[Layout::kBlocks][kValues][4];
   u32 held[kHoldQueries ? kSteps : 1][4];
 
+  // Of places in shared tiles: held through the KV loop where its registers allow, else read again
+  // for every tile (with functors, 4 to 20 bytes spilled and the KV tile stepped down).
+  LOOM_DEVICE static int lane() { return kCopyLate ? lane_index() : thread_index_now() & 31; }
   LOOM_DEVICE QTile queries() const { return {shared_address(shared)}; }
   LOOM_DEVICE typename QTile::Place query_place() const {
-    return lane_place(queries(), Layout::row_begin());
+    return lane_place(queries(), Layout::row_begin(), lane());
   }
   LOOM_DEVICE Ring ring() const { return {shared_address(shared) + QTile::kBytes}; }
   LOOM_DEVICE int* positions() const {
@@ -160,11 +163,13 @@ struct AttentionTile {
   LOOM_DEVICE void apply_to_blocks(float (&logits)[Layout::kBlocks][kLogits][4], int position,
                                    int stage) {
     const KvColumns<Config> columns = columns_of(position, stage, Layout::kv_begin());
+    const MaskRows<Config, 16 * Layout::kBlocks, 8 * kLogits> mask(
+        columns, work.q_row + Layout::row_begin());
 #pragma unroll
     for (int b = 0; b < Layout::kBlocks; ++b) {
       apply_variant_to<Config, Variant, partial, ask>(logits[b], variant, plan, request, work,
                                                       bounds.end, columns,
-                                                      Layout::row_begin() + 16 * b);
+                                                      Layout::row_begin() + 16 * b, mask, 16 * b);
     }
   }
 
@@ -172,7 +177,8 @@ struct AttentionTile {
                                     const typename Ring::KTile& keys) {
     clear(logits);
     const typename QTile::Place query_place = this->query_place();
-    const typename Ring::KTile::Place key_place = Operand::key_place(keys, Layout::kv_begin());
+    const typename Ring::KTile::Place key_place =
+        Operand::key_place(keys, Layout::kv_begin(), lane());
 #pragma unroll
     for (int k = 0; k < kSteps; k += Operand::kKeySteps) {
       u32 a[Operand::kKeySteps][Layout::kBlocks][4];
@@ -206,7 +212,7 @@ struct AttentionTile {
   // shuffle.
   LOOM_DEVICE void multiply_values(const float (&weights)[Layout::kBlocks][kLogits][4],
                                    const typename Ring::VTile& tokens) {
-    const typename Ring::VTile::Place token_place = lane_place(tokens, Layout::kv_begin());
+    const typename Ring::VTile::Place token_place = lane_place(tokens, Layout::kv_begin(), lane());
 #pragma unroll
     for (int k = 0; k < kLogits / 2; ++k) {
       u32 a[Layout::kBlocks][4];

@@ -26,8 +26,8 @@ struct Operands {
   static constexpr int kValueBlocks = 2;  // 8-dim blocks of 16 tokens, likewise
 
   template <class Tile>
-  LOOM_DEVICE static typename Tile::Place key_place(const Tile& tile, int row) {
-    return lane_place_of_rows(tile, row);
+  LOOM_DEVICE static typename Tile::Place key_place(const Tile& tile, int row, int lane) {
+    return lane_place_of_rows(tile, row, lane);
   }
   LOOM_DEVICE static void load_keys(u32 (&b)[kKeySteps][kKeyBlocks][2], u32 address) {
     u32 r[4];
@@ -50,8 +50,8 @@ struct UnpackedOperands {
   static constexpr int kValueBlocks = 4;
 
   template <class Tile>
-  LOOM_DEVICE static typename Tile::Place key_place(const Tile& tile, int row) {
-    return one_step ? tile.place(row + lane_index(), 0) : lane_place_of_rows(tile, row);
+  LOOM_DEVICE static typename Tile::Place key_place(const Tile& tile, int row, int lane) {
+    return one_step ? tile.place(row + lane, 0) : lane_place_of_rows(tile, row, lane);
   }
   LOOM_DEVICE static void load_keys(u32 (&b)[kKeySteps][kKeyBlocks][2], u32 address) {
     u32 r[4];

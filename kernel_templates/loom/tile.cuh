@@ -92,11 +92,11 @@ struct WarpLayout {
 
 // Accumulators of one 16 x (8 * n) block: element e of fragment j lies at row lane/4 + 8*(e/2),
 // column 8j + 2*(lane%4) + e%2.
-LOOM_DEVICE int fragment_row(int e) {
-  return (lane_index() >> 2) + 8 * (e >> 1);
+LOOM_DEVICE int fragment_row(int e, int lane = lane_index()) {
+  return (lane >> 2) + 8 * (e >> 1);
 }
-LOOM_DEVICE int fragment_column(int j, int e) {
-  return 8 * j + 2 * (lane_index() & 3) + (e & 1);
+LOOM_DEVICE int fragment_column(int j, int e, int lane = lane_index()) {
+  return 8 * j + 2 * (lane & 3) + (e & 1);
 }
 
 template <int blocks, int fragments>
@@ -111,18 +111,17 @@ LOOM_DEVICE void clear(float (&accumulators)[blocks][fragments][4]) {
   }
 }
 
-// Where a lane points ldmatrix for chunk 0 of the 16 rows from `row`; SharedTile::advance() goes on
+// Where `lane` points ldmatrix for chunk 0 of the 16 rows from `row`; SharedTile::advance() goes on
 // from there. For the A operand (16 rows x 16 columns) and, transposed, for two neighbouring
 // 8-column blocks of a [k][n] tile (values).
 template <class Tile>
-LOOM_DEVICE typename Tile::Place lane_place(const Tile& tile, int row) {
-  return tile.place(row + (lane_index() & 15), lane_index() >> 4);
+LOOM_DEVICE typename Tile::Place lane_place(const Tile& tile, int row, int lane) {
+  return tile.place(row + (lane & 15), lane >> 4);
 }
 
 // For the B operands of two neighbouring 8-row blocks of an [n][k] tile (keys).
 template <class Tile>
-LOOM_DEVICE typename Tile::Place lane_place_of_rows(const Tile& tile, int row) {
-  const int lane = lane_index();
+LOOM_DEVICE typename Tile::Place lane_place_of_rows(const Tile& tile, int row, int lane) {
   return tile.place(row + (lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
 }
 

@@ -87,15 +87,17 @@ LOOM_DEVICE float logit_scale(const PlanHeader& plan, const AttentionArgs& args,
 // nothing but the variant; without `ask` not even its mask. Leaves inputs of the softmax: scaled
 // logits where something has to see them (kScalesLogits), else raw products, which softmax_factor()
 // scales.
-template <class Config, class Variant, bool partial, bool ask, int fragments>
+template <class Config, class Variant, bool partial, bool ask, int fragments, class Mask>
 LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& variant,
                                   const PlanHeader& plan, const RequestRow& request,
                                   const WorkItem& work, int kv_end,
-                                  const KvColumns<Config>& columns, int row_begin) {
+                                  const KvColumns<Config>& columns, int row_begin, const Mask& mask,
+                                  int mask_row) {
   const float masked = Config::kSoftmax ? negative_infinity() : 0.0f;
+  const int lane = thread_index_now() & 31;  // not through the KV loop: it was what spilled
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const int packed = work.q_row + row_begin + fragment_row(2 * r);
+    const int packed = work.q_row + row_begin + fragment_row(2 * r, lane);
     const int token = packed / Config::kGroupSize;
     const int q_pos = token + query_shift(request);
     const int q_head = work.kv_head * Config::kGroupSize + packed % Config::kGroupSize;
@@ -110,16 +112,16 @@ LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& 
 #pragma unroll
     for (int j = 0; j < fragments; ++j) {
       if constexpr (Config::kCustomMask && !Config::kBsr) {
-        if (j % 4 == 0) bits = columns.mask_word(token, 8 * j);
+        if (j % 4 == 0) bits = mask.of(mask_row + fragment_row(2 * r, lane), j / 4);
       }
 #pragma unroll
       for (int e = 2 * r; e < 2 * r + 2; ++e) {
-        const int kv_pos = columns.position(fragment_column(j, e));
+        const int kv_pos = columns.position(fragment_column(j, e, lane));
         bool keep = true;
         if constexpr (partial) keep = kv_pos < end && (!Config::kWindow || kv_pos >= begin);
         if constexpr (Config::kCustomMask) {
           keep = keep && (Config::kBsr ? columns.mask_keeps(token, kv_pos)
-                                       : (bits >> fragment_column(j & 3, e) & 1) != 0);
+                                       : (bits >> fragment_column(j & 3, e, lane) & 1) != 0);
         }
         if constexpr (Config::kHasLogitsMask && ask) {
           keep = keep && variant.logits_mask(request.batch, q_pos, kv_pos, q_head, work.kv_head,
