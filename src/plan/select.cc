@@ -30,6 +30,13 @@ Selection select_kernel(const Spec& spec, const std::vector<KernelChoice>& kerne
     if (kernels[k].classes.size() == 1) singles.push_back(kernels[k].classes[0].q);
     if (kernels[k].classes.size() > 1) joint = k;
   }
+  const auto is_long = [&](const loom::RequestRow& row) {
+    const std::int64_t packed = packed_rows(spec, row);
+    return packed == 0 || packed >= kLongRows;
+  };
+  if (singles.size() > 1 && singles.back() == kLongQueryTile &&
+      !std::all_of(rows.begin(), rows.end(), is_long))
+    singles.pop_back();
   Selection selection;
   selection.tile_class.assign(rows.size(), 0);
   int lowest = static_cast<int>(singles.size());

@@ -16,6 +16,7 @@ constexpr int kStages = 2;
 constexpr int kFragmentRows =
     16;  // of one mma, in query rows and, as the k of the second product, in KV tokens
 constexpr int kReservedBytesPerCta = 1024;  // of shared memory, by the driver (sm_80 and later)
+constexpr int kMostRowBlocks = 2;           // of one warp
 constexpr int kKeptBytes = 16;              // Kept, in attention_mma.cuh
 
 // Four warps a CTA, and eight where the accumulators of four do not fit (row blocks * vo / 2
@@ -77,6 +78,11 @@ std::string describe(const TileClass& tile) {
 
 Status check_fit(const Spec& spec, const TileClass& tile, int warps) {
   const WarpLayout layout = warp_layout(tile.q, warps);
+  if (layout.row_blocks > kMostRowBlocks) {
+    return make_error(Code::kSpecUnsupported, "$.tile",
+                      describe(tile) + " needs more than " + std::to_string(warps) + " warps",
+                      "use a smaller query tile");
+  }
   const int kv_step = kFragmentRows * layout.kv_warps;
   if (tile.kv % kv_step != 0) {
     return make_error(Code::kSpecUnsupported, "$.tile",
@@ -189,6 +195,7 @@ Result<std::vector<KernelChoice>> auto_set(const Spec& spec) {
   // The joint kernel holds the ends, the class for decode and the one for long prefills, or the
   // next smaller prefill class where those need different numbers of warps.
   for (std::size_t last = kernels.size() - 1; last > 0; --last) {
+    if (kernels[last].classes[0].q >= kLongQueryTile) continue;
     const int ends[] = {kernels.front().classes[0].q, kernels[last].classes[0].q};
     if (const std::optional<KernelChoice> joint = best_choice(spec, ends)) {
       kernels.push_back(*joint);
