@@ -304,13 +304,15 @@ def tensor_of(array):
     return tensor(array.data_ptr(), str(array.dtype).removeprefix("torch."), list(array.shape), list(array.stride()))
 
 
-def attention(q, k, v, o, page_indices=None, lse=None, params=None):
+def attention(q, k, v, o, page_indices=None, lse=None, params=None, custom_mask=None):
     """The tensors of one run; `params` maps names to tensors."""
     result = AlmAttention(struct_bytes=ctypes.sizeof(AlmAttention), q=q, k=k, v=v, o=o)
     if page_indices is not None:
         result.page_indices = page_indices
     if lse is not None:
         result.lse = lse
+    if custom_mask is not None:
+        result.custom_mask = custom_mask
     entries = [AlmPointerParam(name.encode(), array) for name, array in (params or {}).items()]
     result.param_count = len(entries)
     result.params = (AlmPointerParam * len(entries))(*entries)
@@ -341,9 +343,11 @@ class Contender:
         self.arrays = variant.arrays(torch, shape)
         params = {key: tensor_of(array) for key, array in self.arrays.items()}
         pages = tensor_of(batch.page_indices) if batch.page_indices is not None else None
+        self.mask = variant.custom_mask(torch, shape) if variant.custom_mask else None
+        mask = tensor_of(self.mask) if self.mask is not None else None
         self.runs = [
             attention(
-                tensor_of(pool.q), tensor_of(pool.k), tensor_of(pool.v), tensor_of(self.out), pages, params=params
+                *(tensor_of(x) for x in (pool.q, pool.k, pool.v, self.out)), pages, params=params, custom_mask=mask
             )
             for pool in batch.pools
         ]

@@ -32,7 +32,8 @@ class Variant:
     query: Callable[..., Any] | None = None
     key: Callable[..., Any] | None = None
     output: Callable[..., Any] | None = None  # (torch, o, values) -> o, [token][head][dim]
-    bar: float = 0.90  # least rate, as a part of the plain kernel's
+    custom_mask: Callable[[Any, Any], Any] | None = None  # (torch, shape) -> bits of alm_attention.custom_mask
+    bar: float | None = 0.90  # least rate, as a part of the plain kernel's
 
     @property
     def softmax(self) -> bool:
@@ -56,9 +57,11 @@ def shipped(name, **fields):
     """A variant with the texts of examples/specs. Its window is left out, so that it is compared at the work of the
     plain kernel with the same mask."""
     variant = json.loads((SPECS / f"{name}.json").read_text(encoding="utf-8"))["variant"]
-    causal = variant.pop("mask", {}).get("causal", False)
+    mask = variant.pop("mask", {})
+    if mask.get("custom", False):
+        variant["mask"] = {"custom": True}
     del variant["name"]
-    return Variant(fields=variant, causal=causal, **fields)
+    return Variant(fields=variant, causal=mask.get("causal", False), **fields)
 
 
 def alibi_slopes(torch, shape):
@@ -126,6 +129,10 @@ def on_path(torch, at, values):
 
 def four_of_five(q_row, kv_pos, request):
     return (q_row + 3 * kv_pos + request) % 5 != 0
+
+
+def kept_by_four_of_five(torch, at, values):
+    return four_of_five(at.q_pos - at.kv_len + at.q_len, at.kv_pos, at.request)
 
 
 def packed_masks(torch, shape):
@@ -210,10 +217,10 @@ VARIANTS = {
     ),
     "tree_mask": shipped("tree_mask", arrays=tree_ancestors, keeps=on_path),
     "custom_mask": shipped(
-        "custom_mask",
-        arrays=packed_masks,
-        keeps=lambda torch, at, values: four_of_five(at.q_pos - at.kv_len + at.q_len, at.kv_pos, at.request),
+        "custom_mask", custom_mask=lambda torch, shape: packed_masks(torch, shape)["mask_bits"], keeps=kept_by_four_of_five
     ),
+    # The same bits, which a functor loads one by one.
+    "bit_mask": shipped("bit_mask", arrays=packed_masks, keeps=kept_by_four_of_five, bar=None),
     "streaming_llm_rope": streaming_llm(window=1024),
     # The cache is the sinks and the window, as StreamingLLM keeps it: no key of 4096 is masked.
     "streaming_llm_whole": dataclasses.replace(streaming_llm(window=4092), bar=1.6),

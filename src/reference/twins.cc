@@ -86,7 +86,7 @@ Result<Twin> sigmoid(const ParamValues& params, const TwinShape&) {
 }
 
 // A request's mask is [qo_len][kv_len] bits from byte mask_begin[request], the lowest bit first.
-Result<Twin> custom_mask(const ParamValues& params, const TwinShape&) {
+Result<Twin> bit_mask(const ParamValues& params, const TwinShape&) {
   ATTNLOOM_TRY(const Values bits, array(params, "mask_bits"));
   ATTNLOOM_TRY(const Values begin, array(params, "mask_begin"));
   Twin twin;
@@ -199,7 +199,7 @@ constexpr Row kTwins[] = {
     {"soft_cap", soft_cap},
     {"alibi", alibi},
     {"sigmoid", sigmoid},
-    {"custom_mask", custom_mask},
+    {"bit_mask", bit_mask},
     {"tree_mask", tree_mask},
     {"rope_neox", rope_neox},
     {"rope_interleaved", rope_interleaved},

@@ -55,6 +55,10 @@ Json case_for(const Json& variant, bool paged, const std::string& tile, int dim,
   Json inputs;
   for (const char* name : {"q", "k", "v"}) inputs[name] = {{"random", "normal"}, {"seed", name[0]}};
   if (!params.empty()) inputs["params"] = params;
+  Json workload = {{"heads", {{"q", group * kv_heads}, {"kv", kv_heads}}},
+                   {"qo_len", qo_len},
+                   {"kv_len", kv_len}};
+  add_custom_mask(workload, variant, lengths);
   return {{"case", 1},
           {"spec",
            {{"attnloom", 1},
@@ -65,10 +69,7 @@ Json case_for(const Json& variant, bool paged, const std::string& tile, int dim,
             {"layout", layout},
             {"tile", Json::parse(tile)},
             {"variant", variant}}},
-          {"workload",
-           {{"heads", {{"q", group * kv_heads}, {"kv", kv_heads}}},
-            {"qo_len", qo_len},
-            {"kv_len", kv_len}}},
+          {"workload", workload},
           {"inputs", inputs}};
 }
 

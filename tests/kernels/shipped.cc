@@ -9,11 +9,14 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <random>
 
 #include "reference/generators.h"
 
 namespace attnloom::testing {
 namespace {
+
+constexpr std::uint64_t kMaskSeed = 20261129;
 
 std::filesystem::path specs_folder() {
   const char* folder = std::getenv("ATTNLOOM_TEST_SPECS");
@@ -117,6 +120,23 @@ Json shipped_spec(const std::string& name) {
 
 Json shipped_variant(const std::string& name) {
   return shipped_spec(name).at("variant");
+}
+
+void add_custom_mask(Json& workload, const Json& variant,
+                     const std::vector<std::pair<int, int>>& lengths) {
+  if (!variant.value("mask", Json::object()).value("custom", false)) return;
+  std::mt19937_64 random(kMaskSeed);
+  Json masks = Json::array();
+  for (const auto& [qo, kv] : lengths) {
+    Json mask = Json::array();
+    for (int token = 0; token < qo; ++token) {
+      Json row = Json::array();
+      for (int key = 0; key < kv; ++key) row.push_back(random() % 3 == 0 ? 0 : 1);
+      mask.push_back(row);
+    }
+    masks.push_back(mask);
+  }
+  workload["mask"] = {{"custom", masks}};
 }
 
 Json params_for(const Json& variant, const VariantUse& use) {

@@ -28,6 +28,10 @@ struct VariantUse {
   std::vector<std::pair<int, int>> lengths;  // (query, KV) a request
 };
 
+// The case file's workload.mask where the variant has mask.custom: two bits of three set.
+void add_custom_mask(Json& workload, const Json& variant,
+                     const std::vector<std::pair<int, int>>& lengths);
+
 // A value for each param of `variant`, by its name and type. Trees have at most 31 nodes.
 Json params_for(const Json& variant, const VariantUse& use);
 

@@ -55,6 +55,7 @@ const std::vector<const char*> kTiles = {R"("auto")",
                                          R"({"q": 64, "kv": 64})",
                                          R"({"q": 128, "kv": 32})",
                                          R"({"q": 128, "kv": 64})",
+                                         R"({"q": 256, "kv": 64})",
                                          R"({"classes": [16, 128]})",
                                          R"({"classes": [32, 64]})",
                                          R"({"classes": [16, 64, 128]})"};
@@ -67,7 +68,7 @@ const std::vector<const char*> kMasks = {R"({})",
                                          R"({"causal": true, "window_left": 40, "custom": true})"};
 const std::vector<const char*> kFunctors = {
     // Shipped variants by name; those whose params do not fit every length are in functors_test.cc.
-    "causal", "soft_cap", "alibi", "sigmoid", "custom_mask", "rope_neox", "rope_interleaved",
+    "causal", "soft_cap", "alibi", "sigmoid", "bit_mask", "rope_neox", "rope_interleaved",
     "qk_norm", "streaming_llm_rope", "attention_sink", "output_gate",
     // No twin: judged by its own functors.
     R"({"name": "every_third", "params": [{"name": "step", "type": "i32"}],
@@ -127,21 +128,6 @@ Json random_block_rows(const Json& block, const std::vector<std::pair<int, int>>
   return {{"block", block}, {"indptr", indptr}, {"indices", indices}};
 }
 
-Json random_masks(const std::vector<std::pair<int, int>>& lengths) {
-  std::mt19937_64 random(kSeed);
-  Json masks = Json::array();
-  for (const auto& [qo, kv] : lengths) {
-    Json mask = Json::array();
-    for (int token = 0; token < qo; ++token) {
-      Json row = Json::array();
-      for (int key = 0; key < kv; ++key) row.push_back(random() % 3 == 0 ? 0 : 1);
-      mask.push_back(row);
-    }
-    masks.push_back(mask);
-  }
-  return masks;
-}
-
 // REQUIRES: row has one index per factor, in the order of levels().
 Json case_of(const std::vector<int>& row) {
   const auto at = [&](int factor) {
@@ -167,8 +153,7 @@ Json case_of(const std::vector<int>& row) {
                    {"kv_order", kOrders[at(3)]}};
   if (variant["mask"].value("window_left", Json()) == "runtime") workload["window_left"] = 33;
   if (layout["kv"] == "bsr") workload["bsr"] = random_block_rows(layout["block"], kLengths[at(8)]);
-  if (variant["mask"].contains("custom"))
-    workload["mask"] = {{"custom", random_masks(kLengths[at(8)])}};
+  add_custom_mask(workload, variant, kLengths[at(8)]);
   if (variant["kv_scale"] != "none") {
     workload["k_scale"] =
         variant["kv_scale"] == "head" ? Json(std::vector<double>(kv_heads, 0.8)) : Json(1.25);

@@ -84,13 +84,11 @@ Json case_for_target(const Json& spec, const std::string& target,
       spec["variant"],
       {.q_heads = kGroup * kKvHeads, .dim_qk = spec["head_dim"]["qk"], .lengths = lengths});
   if (!params.empty()) inputs["params"] = params;
-  return {{"case", 1},
-          {"spec", named},
-          {"workload",
-           {{"heads", {{"q", kGroup * kKvHeads}, {"kv", kKvHeads}}},
-            {"qo_len", qo_len},
-            {"kv_len", kv_len}}},
-          {"inputs", inputs}};
+  Json workload = {{"heads", {{"q", kGroup * kKvHeads}, {"kv", kKvHeads}}},
+                   {"qo_len", qo_len},
+                   {"kv_len", kv_len}};
+  add_custom_mask(workload, spec["variant"], lengths);
+  return {{"case", 1}, {"spec", named}, {"workload", workload}, {"inputs", inputs}};
 }
 
 }  // namespace attnloom::testing

@@ -74,12 +74,17 @@ class RowsTest(unittest.TestCase):
         self.assertEqual(bars["decode_64x4096_soft_cap"], 0.9)
         self.assertEqual(bars["prefill_4x4096_qk_norm"], 0.85)
         self.assertEqual(bars["decode_64x4096_streaming_llm_fused"], 1.6)
-        self.assertNotIn("prefill_d128_16x1024_causal", bars)
+        self.assertEqual(bars["prefill_4x4096_custom_mask"], 0.9)
+        for name in ("prefill_d128_16x1024_causal", "prefill_4x4096_bit_mask", "decode_64x4096_bit_mask"):
+            self.assertNotIn(name, bars)
+            self.assertIn(name, rows.ROWS)
 
     def test_plain_has_the_mask_of_the_variant(self):
-        for name, causal in (("sigmoid", True), ("attention_sink", True), ("custom_mask", False), ("tree_mask", False)):
+        names = {"sigmoid": True, "attention_sink": True, "custom_mask": False, "bit_mask": False, "tree_mask": False}
+        for name, causal in names.items():
             one = rows.ROWS[f"decode_64x4096_{name}"]
-            self.assertEqual(rows.spec(one.shape, name)["variant"]["mask"], {"causal": causal})
+            custom = {"custom": True} if name == "custom_mask" else {}
+            self.assertEqual(rows.spec(one.shape, name)["variant"]["mask"], {"causal": causal} | custom)
             self.assertEqual(rows.spec(one.shape, "plain")["variant"]["mask"], {"causal": causal})
 
     def test_selection(self):
@@ -312,15 +317,16 @@ class SimulatedDeviceTest(unittest.TestCase):
         self.addCleanup(self.context.__exit__)
 
     def device(self, dtype, shape, values=None):
-        size = {"bfloat16": 2, "float32": 4, "int32": 4}[dtype]
+        size = {"bfloat16": 2, "float32": 4, "int32": 4, "uint8": 1}[dtype]
         count = 1
         for extent in shape:
             count *= extent
         contents = None
         if values is not None:
-            packed = b"".join(struct.pack("<f" if dtype != "int32" else "<i", value) for value in values)
+            letter = {"int32": "<i", "uint8": "<B"}.get(dtype, "<f")
+            packed = b"".join(struct.pack(letter, value) for value in values)
             # bf16 is the upper half of an f32; the values here are exact in it.
-            contents = packed if size == 4 else b"".join(packed[i + 2 : i + 4] for i in range(0, len(packed), 4))
+            contents = packed if dtype != "bfloat16" else b"".join(packed[i + 2 : i + 4] for i in range(0, len(packed), 4))
         address = self.context.allocate(count * size, contents)
         self.addCleanup(self.context.free, address)
         return ours.tensor(address, dtype, shape)
@@ -328,13 +334,14 @@ class SimulatedDeviceTest(unittest.TestCase):
     def test_a_paged_decode_with_every_kind_of_input(self):
         # Keys are zero, so logits are what the transform makes of 0: shift[q_head] + step * kv_pos, without effect of
         # the shift. Two requests of 3 and 2 keys in pages of 2, of a pool of 4 in which one page is not used. Value j
-        # of a request is j + 1; weights are e^(step * j) with step = ln 2: 1, 2, 4.
+        # of a request is j + 1; weights are e^(step * j) with step = ln 2: 1, 2, 4. The mask hides key 1 of request 0.
         dim, heads = 64, 2
         shape = rows.decode([3, 2], q_heads=heads, kv_heads=1, head_dim=dim, page_size=2)
         spec = rows.spec(shape, "plain") | {"tile": {"q": 16, "kv": 64}}
         spec["variant"] |= {
             "params": [{"name": "step", "type": "f32"}, {"name": "shift", "type": "ptr<f32>"}],
             "logits_transform": "return logits + shift[q_head] + step * float(kv_pos);",
+            "mask": {"custom": True},
         }
         try:
             kernel = ours.Kernel(self.context, spec)
@@ -364,17 +371,18 @@ class SimulatedDeviceTest(unittest.TestCase):
             page_indices=self.device("int32", [3], [3, 0, 2]),
             lse=lse,
             params={"shift": self.device("float32", [heads], [0.0, 5.0])},
+            custom_mask=self.device("uint8", [2], [0b101, 0b11]),
         )
         plan.run(tensors)
         self.context.synchronize()
         half = self.context.read(o.data, 2 * heads * dim * 2)
         got = [struct.unpack("<f", b"\0\0" + half[i : i + 2])[0] for i in range(0, len(half), 2)]
-        # (1 + 4 + 12) / 7 and (1 + 4) / 3, within a rounding of bf16.
-        for request, want in enumerate((17 / 7, 5 / 3)):
+        # (1 + 12) / 5 and (1 + 4) / 3, within a rounding of bf16.
+        for request, want in enumerate((13 / 5, 5 / 3)):
             for value in got[request * heads * dim : (request + 1) * heads * dim]:
                 self.assertAlmostEqual(value, want, delta=want / 128)
         found = struct.unpack("<4f", self.context.read(lse.data, 16))
-        for value, want in zip(found, (1.9459101, 6.9459101, 1.0986123, 6.0986123), strict=True):
+        for value, want in zip(found, (1.6094379, 6.6094379, 1.0986123, 6.0986123), strict=True):
             self.assertAlmostEqual(value, want, delta=1e-3)
 
     def test_every_spec_of_the_rows_is_one(self):

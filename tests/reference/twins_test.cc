@@ -103,12 +103,12 @@ TEST_CASE("qk_norm: root of the mean square, eps inside, a weight an element") {
              {std::log(std::exp(0.5 * 1.5 * 3 / std::sqrt(21.0)) + 1)}, 4e-3);
 }
 
-TEST_CASE("custom_mask: bits by row, the lowest first, requests on bytes of their own") {
+TEST_CASE("bit_mask: bits by row, the lowest first, requests on bytes of their own") {
   Problem p = zero_logits({{1, 3}, {2, 5}});
   // Request 0: keys 0 and 2. Request 1, ten bits: key 4, then keys 0 and 1.
   const ParamValues params{
       .arrays = {{"mask_bits", {0b101, 0b01110000, 0b0}}, {"mask_begin", {0, 1}}}};
-  check_near(solve_with("custom_mask", params, p).o, {1.0, 4.0, 0.5});
+  check_near(solve_with("bit_mask", params, p).o, {1.0, 4.0, 0.5});
 }
 
 TEST_CASE("tree_mask: what came before the tree, and the ancestors") {
