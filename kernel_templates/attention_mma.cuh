@@ -38,7 +38,7 @@ struct AttentionTile {
   static constexpr bool kHoldQueries = Layout::kBlocks == 1 && kSteps <= 8;
   // Prefill has arithmetic to hide the copies' addresses behind; decode lives on bytes in flight.
   static constexpr bool kCopyLate =
-      Layout::kKvWarps == 1 && !Config::kPaged && !kHasFunctors<Config>;
+      Layout::kKvWarps == 1 && Class::kQ < 256 && !Config::kPaged && !kHasFunctors<Config>;
   using Operand = Operands<Element, typename Config::KvElement, !kHoldQueries && kLogits % 4 == 0>;
   using OperandType = typename Operand::Type;
   // The epilogue's scratch: 16 fp32 rows a warp, padded so that neighbouring rows lie eight banks

@@ -14,11 +14,10 @@ namespace attnloom {
 
 // The packed query rows of attention_mma's classes. The largest is for long prefills only: eight
 // warps share each tile of keys, so copies and row functors cost half as much a query row. It is
-// used where every request of a batch has kLongRows rows, so that at most an eighth of the last
-// tile is empty, and has no part in joint kernels.
+// used where every request of a batch has kLongRows rows, and has no part in joint kernels.
 inline constexpr int kQueryTiles[] = {16, 32, 64, 128, 256};
 inline constexpr int kLongQueryTile = 256;
-inline constexpr int kLongRows = 1024;
+inline constexpr int kLongRows = 8192;
 inline constexpr int kKvTiles[] = {32, 64, 128};
 
 struct TileClass {

@@ -28,9 +28,9 @@ TEST_CASE("requests of one class get that class's kernel") {
 TEST_CASE("the largest tile serves batches of long prefills only") {
   std::vector<KernelChoice> kernels = test::auto_kernels();
   kernels.insert(kernels.begin() + 3, test::kernel({{256, 64, 2}}));
-  CHECK(select(kernels, 4, {256, 0, 5000}).kernel == 3);  // 1024 packed rows and more
-  CHECK(select(kernels, 4, {255, 5000}).kernel == 2);     // one is shorter: 128 serves both
-  CHECK(select(kernels, 4, {4, 5000}).kernel == 4);       // the joint kernel has no 256
+  CHECK(select(kernels, 4, {2048, 0, 5000}).kernel == 3);  // 8192 packed rows and more
+  CHECK(select(kernels, 4, {2047, 5000}).kernel == 2);     // one is shorter: 128 serves both
+  CHECK(select(kernels, 4, {4, 5000}).kernel == 4);        // the joint kernel has no 256
   CHECK(select(kernels, 4, {4, 5000}).tile_class == std::vector<int>{0, 1});
 }
 

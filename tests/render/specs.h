@@ -25,7 +25,7 @@ inline std::vector<GoldenSpec> golden_specs() {
         "variant": {"name": "soft_cap", "mask": {"causal": true, "window_left": "runtime"},
           "params": [{"name": "cap", "type": "f32"}],
           "logits_transform": "return cap * loom::tanh(logits / cap);"}})",
-       5},
+       4},
       {"alibi", R"({"attnloom": 1, "kernel": "attention", "target": "sm_90a",
         "dtype": {"q": "f16", "kv": "f16", "o": "f16"}, "head_dim": {"qk": 128, "vo": 64}, "group_size": 7,
         "layout": {"kv": "paged", "page_size": 1}, "tile": {"q": 64, "kv": 32},
