@@ -8,18 +8,11 @@
 #include "loom/epilogue.cuh"
 #include "loom/operands.cuh"
 #include "loom/pipeline.cuh"
+#include "loom/queue.cuh"
 #include "loom/row_pass.cuh"
 #include "loom/tile_mask.cuh"
 
 namespace loom {
-
-// What a CTA knows of its item in shared memory: words that, held in registers across the KV loop,
-// made the two-block class spill (255 registers) or copy its accumulators around.
-struct Kept {
-  int index;                 // of the item
-  int full_begin, full_end;  // as in KvBounds
-  int padding;
-};
 
 template <class Config, class Class, class Variant>
 struct AttentionTile {
@@ -299,32 +292,8 @@ struct AttentionTile {
       }
     }
     __syncthreads();
-    for (int i = static_cast<int>(threadIdx.x); i < Class::kQ * kValues; i += Config::kThreads) {
-      const int row = i / kValues;
-      const int dim = i % kValues * 8;
-      float largest = negative_infinity();
-#pragma unroll
-      for (int w = 0; w < Layout::kKvWarps; ++w) largest = fmaxf(largest, m[w * kStride + row]);
-      float sum = 0.0f;
-      float x[8] = {};
-#pragma unroll
-      for (int w = 0; w < Layout::kKvWarps; ++w) {
-        const float weight = Config::kSoftmax ? state_weight(m[w * kStride + row], largest) : 1.0f;
-        float part[8];
-        load_eight(part, blocks + (w * kStride + row) * kScratchStride + dim);
-        sum = fmaf(weight, l[w * kStride + row], sum);
-#pragma unroll
-        for (int e = 0; e < 8; ++e) x[e] = fmaf(weight, part[e], x[e]);
-      }
-      const float inverse =
-          kv_scale<Config>(args.v_scale, work) * (Config::kSoftmax ? inverse_sum(sum) : 1.0f);
-#pragma unroll
-      for (int e = 0; e < 8; ++e) x[e] *= inverse;
-      if (!output.exists(row)) continue;
-      const float lse = state_lse(largest, sum);
-      sink.store(row, dim, x, lse);
-      if (dim == 0) sink.store_lse(row, lse);
-    }
+    store_shared_states<Config, Class::kQ, Layout::kKvWarps>(output, sink, blocks, m, l, kStride,
+                                                             kScratchStride);
   }
 
   template <class Factor>
@@ -371,26 +340,11 @@ LOOM_DEVICE int run_item(const AttentionArgs& args, const PlanHeader& plan, cons
 
 template <class Config, template <int> class TileClass, class Variant>
 LOOM_DEVICE void attention_mma(const AttentionArgs& args) {
-  extern __shared__ __align__(
-      1024) unsigned char shared[];  // tiles are addressed by XOR: rows must not straddle
-  const PlanHeader& plan = *reinterpret_cast<const PlanHeader*>(args.workspace);
-  const int* queue = reinterpret_cast<const int*>(args.workspace + kCtaBeginOffset) + blockIdx.x;
-  const Variant variant(plan, args);
-  Kept& kept = *reinterpret_cast<Kept*>(shared + Config::kSharedBytes - sizeof(Kept));
-#pragma unroll 1
-  for (int i = queue[0]; i < queue[1]; i = kept.index + 1) {
-    __syncthreads();  // the previous item's epilogue may still read shared memory
-    if (threadIdx.x == 0) kept.index = i;
-    // By reference: twelve words held in registers across the KV loop made the two-block class
-    // spill.
-    const WorkItem& work = reinterpret_cast<const WorkItem*>(args.workspace + plan.items_offset)[i];
-    const RequestRow& request =
-        reinterpret_cast<const RequestRow*>(args.workspace + plan.requests_offset)[work.request];
-    const int rows = run_item<Config, TileClass>(args, plan, variant, work, request, kept, shared);
-    if (work.partial_row < 0) continue;
-    merge_if_last<Config>(plan, OutputRows<Config, Variant>{args, variant, request, work}, rows,
-                          reinterpret_cast<int*>(shared));
-  }
+  walk_queue<Config, Variant>(
+      args, [&](const PlanHeader& plan, const Variant& variant, const WorkItem& work,
+                const RequestRow& request, Kept& kept, unsigned char* shared) {
+        return run_item<Config, TileClass>(args, plan, variant, work, request, kept, shared);
+      });
 }
 
 }  // namespace loom

@@ -10,6 +10,7 @@
 
 #include "loom/finish.cuh"
 #include "loom/softmax.cuh"
+#include "loom/variant.cuh"
 
 namespace loom {
 
@@ -109,6 +110,50 @@ struct ItemRows {
     }
   }
 };
+
+LOOM_DEVICE void load_eight(float (&x)[8], const float* from) {
+  const float4 low = reinterpret_cast<const float4*>(from)[0];
+  const float4 high = reinterpret_cast<const float4*>(from)[1];
+  x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
+  x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
+}
+
+// Merges states of the same `rows` rows that parts of a CTA left in shared memory, in their order,
+// and stores the rows. State w of a row is row w * stride + row of `blocks` (fp32 values that are
+// not divided by their sum, rows of `row_words` words), m and l (loom/softmax.cuh). REQUIRES: a
+// barrier before.
+template <class Config, int rows, int states, class Variant>
+LOOM_DEVICE void store_shared_states(const OutputRows<Config, Variant>& output,
+                                     const ItemRows<Config, Variant>& sink, const float* blocks,
+                                     const float* m, const float* l, int stride, int row_words) {
+  constexpr int kChunks = Config::kHeadDimVo / 8;
+  for (int i = static_cast<int>(threadIdx.x); i < rows * kChunks; i += Config::kThreads) {
+    const int row = i / kChunks;
+    const int dim = i % kChunks * 8;
+    float largest = negative_infinity();
+#pragma unroll
+    for (int w = 0; w < states; ++w) largest = fmaxf(largest, m[w * stride + row]);
+    float sum = 0.0f;
+    float x[8] = {};
+#pragma unroll
+    for (int w = 0; w < states; ++w) {
+      const float weight = Config::kSoftmax ? state_weight(m[w * stride + row], largest) : 1.0f;
+      float part[8];
+      load_eight(part, blocks + (w * stride + row) * row_words + dim);
+      sum = fmaf(weight, l[w * stride + row], sum);
+#pragma unroll
+      for (int e = 0; e < 8; ++e) x[e] = fmaf(weight, part[e], x[e]);
+    }
+    const float inverse = kv_scale<Config>(output.args.v_scale, output.work) *
+                          (Config::kSoftmax ? inverse_sum(sum) : 1.0f);
+#pragma unroll
+    for (int e = 0; e < 8; ++e) x[e] *= inverse;
+    if (!output.exists(row)) continue;
+    const float lse = state_lse(largest, sum);
+    sink.store(row, dim, x, lse);
+    if (dim == 0) sink.store_lse(row, lse);
+  }
+}
 
 // Folds `count` states of one row, `stride` rows apart, in their order. x receives the merged
 // values of eight dims.

@@ -13,6 +13,12 @@ namespace loom {
 
 constexpr float kSlack = 8.0f;
 
+// What weights are taken against. For a row that has seen no key yet any finite reference gives
+// 2^(-inf) = 0, where -inf - -inf would be NaN.
+LOOM_DEVICE float softmax_reference(float m) {
+  return m == negative_infinity() ? 0.0f : m;
+}
+
 template <int blocks>
 struct SoftmaxState {
   float m[blocks][2];
@@ -53,7 +59,7 @@ struct SoftmaxState {
     for (int b = 0; b < blocks; ++b) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const float shift = reference(m[b][r]);
+        const float shift = softmax_reference(m[b][r]);
         float sum = 0.0f;
 #pragma unroll
         for (int j = 0; j < logit_fragments; ++j) {
@@ -68,12 +74,6 @@ struct SoftmaxState {
     }
   }
 
-  // A row that has seen no key yet: any finite reference gives 2^(-inf) = 0, where -inf - -inf
-  // would be NaN.
-  LOOM_DEVICE static float reference(float m) {
-    return m == negative_infinity() ? 0.0f : m;
-  }
-
   template <int value_fragments>
   LOOM_DEVICE void rescale(const float (&highest)[blocks][2],
                            float (&values)[blocks][value_fragments][4]) {
@@ -81,7 +81,7 @@ struct SoftmaxState {
     for (int b = 0; b < blocks; ++b) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const float shrink = exp2(m[b][r] - reference(highest[b][r]));
+        const float shrink = exp2(m[b][r] - softmax_reference(highest[b][r]));
         m[b][r] = highest[b][r];
         l[b][r] *= shrink;
 #pragma unroll

@@ -82,32 +82,72 @@ LOOM_DEVICE float logit_scale(const PlanHeader& plan, const AttentionArgs& args,
   return plan.scale * kv_scale<Config>(args.k_scale, work);
 }
 
-// One 16-row block of logits against `fragments * 8` columns, in two forms: of a tile
-// that the structured masks cut (`partial`), and of one where every row sees every key, which asks
-// nothing but the variant; without `ask` not even its mask. Leaves inputs of the softmax: scaled
-// logits where something has to see them (kScalesLogits), else raw products, which softmax_factor()
+// A packed query row as masks and functors see it. The keys that the structured masks leave it are
+// one range: two compares a logit.
+struct LogitRow {
+  int token;
+  int q_pos;
+  int q_head;
+  int begin;
+  int end;
+};
+
+template <class Config>
+LOOM_DEVICE LogitRow logit_row(const PlanHeader& plan, const RequestRow& request,
+                               const WorkItem& work, int kv_end, int packed) {
+  LogitRow row;
+  row.token = packed / Config::kGroupSize;
+  row.q_pos = row.token + query_shift(request);
+  row.q_head = work.kv_head * Config::kGroupSize + packed % Config::kGroupSize;
+  row.end = Config::kBsr ? request.kv_len : kv_end;
+  row.begin = 0;
+  if constexpr (Config::kCausal) row.end = min(row.end, row.q_pos + 1);
+  if (Config::kWindow && window_left<Config>(plan) >= 0)
+    row.begin = row.q_pos - window_left<Config>(plan);
+  if (kHasFunctors<Config> && row.token >= request.q_end) row.end = 0;
+  return row;
+}
+
+// One logit through transform and mask, in two forms: of a tile that the structured masks cut
+// (`partial`), and of one where every row sees every key, which asks nothing but the variant;
+// without `ask` not even its mask.
+// mask_bit() is the logit's bit of a custom mask. Leaves an input of the softmax: a scaled logit
+// where something has to see it (kScalesLogits), else the raw product, which softmax_factor()
 // scales.
+template <class Config, class Variant, bool partial, bool ask, class MaskBit>
+LOOM_DEVICE float apply_variant_to_logit(float x, int kv_pos, const LogitRow& row,
+                                         const Variant& variant, const PlanHeader& plan,
+                                         const AttentionArgs& args, const RequestRow& request,
+                                         const WorkItem& work, MaskBit&& mask_bit) {
+  bool keep = true;
+  if constexpr (partial) keep = kv_pos < row.end && (!Config::kWindow || kv_pos >= row.begin);
+  if constexpr (Config::kCustomMask) keep = keep && mask_bit();
+  if constexpr (Config::kHasLogitsMask && ask) {
+    keep = keep && variant.logits_mask(request.batch, row.q_pos, kv_pos, row.q_head, work.kv_head,
+                                       request.qo_len, request.kv_len);
+  }
+  if constexpr (kScalesLogits<Config>) x *= logit_scale<Config>(plan, args, work);
+  if constexpr (Config::kHasLogitsTransform) {
+    if (keep) {
+      x = variant.logits_transform(x, request.batch, row.q_pos, kv_pos, row.q_head, work.kv_head,
+                                   request.qo_len, request.kv_len);
+    }
+  }
+  return keep ? x : Config::kSoftmax ? negative_infinity() : 0.0f;
+}
+
+// One 16-row block of logits against `fragments * 8` columns.
 template <class Config, class Variant, bool partial, bool ask, int fragments, class Mask>
 LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& variant,
                                   const PlanHeader& plan, const RequestRow& request,
                                   const WorkItem& work, int kv_end,
                                   const KvColumns<Config>& columns, int row_begin, const Mask& mask,
                                   int mask_row) {
-  const float masked = Config::kSoftmax ? negative_infinity() : 0.0f;
   const int lane = thread_index_now() & 31;  // not through the KV loop: it was what spilled
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const int packed = work.q_row + row_begin + fragment_row(2 * r, lane);
-    const int token = packed / Config::kGroupSize;
-    const int q_pos = token + query_shift(request);
-    const int q_head = work.kv_head * Config::kGroupSize + packed % Config::kGroupSize;
-    // The keys that the structured masks leave this row are one range: two compares a logit.
-    int end = Config::kBsr ? request.kv_len : kv_end;
-    int begin = 0;
-    if constexpr (Config::kCausal) end = min(end, q_pos + 1);
-    if (Config::kWindow && window_left<Config>(plan) >= 0)
-      begin = q_pos - window_left<Config>(plan);
-    if (kHasFunctors<Config> && token >= request.q_end) end = 0;
+    const LogitRow row = logit_row<Config>(plan, request, work, kv_end,
+                                           work.q_row + row_begin + fragment_row(2 * r, lane));
     u32 bits = 0;
 #pragma unroll
     for (int j = 0; j < fragments; ++j) {
@@ -117,25 +157,11 @@ LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& 
 #pragma unroll
       for (int e = 2 * r; e < 2 * r + 2; ++e) {
         const int kv_pos = columns.position(fragment_column(j, e, lane));
-        bool keep = true;
-        if constexpr (partial) keep = kv_pos < end && (!Config::kWindow || kv_pos >= begin);
-        if constexpr (Config::kCustomMask) {
-          keep = keep && (Config::kBsr ? columns.mask_keeps(token, kv_pos)
-                                       : (bits >> fragment_column(j & 3, e, lane) & 1) != 0);
-        }
-        if constexpr (Config::kHasLogitsMask && ask) {
-          keep = keep && variant.logits_mask(request.batch, q_pos, kv_pos, q_head, work.kv_head,
-                                             request.qo_len, request.kv_len);
-        }
-        float x = logits[j][e];
-        if constexpr (kScalesLogits<Config>) x *= logit_scale<Config>(plan, columns.args, work);
-        if constexpr (Config::kHasLogitsTransform) {
-          if (keep) {
-            x = variant.logits_transform(x, request.batch, q_pos, kv_pos, q_head, work.kv_head,
-                                         request.qo_len, request.kv_len);
-          }
-        }
-        logits[j][e] = keep ? x : masked;
+        logits[j][e] = apply_variant_to_logit<Config, Variant, partial, ask>(
+            logits[j][e], kv_pos, row, variant, plan, columns.args, request, work, [&] {
+              return Config::kBsr ? columns.mask_keeps(row.token, kv_pos)
+                                  : (bits >> fragment_column(j & 3, e, lane) & 1) != 0;
+            });
       }
     }
   }
