@@ -57,8 +57,9 @@ class Row:
 OURS_PLAIN = "ours, plain"  # our kernel without the row's variant
 OURS_BF16 = "ours, bf16 cache"  # our kernel on the same numbers in 16 bits
 OURS_SEPARATE = "RoPE pass, then ours"  # our kernel without the row's variant, behind what it fuses
-OURS = (OURS_PLAIN, OURS_BF16, OURS_SEPARATE)
 LOAD_ONLY = "load-only kernel"  # reads what the row reads, and does nothing with it
+OURS_MMA = "ours, query tile 16"  # our tensor-core kernel for the fewest queries
+OURS = (OURS_PLAIN, OURS_BF16, OURS_SEPARATE, OURS_MMA)
 FA2 = "FlashInfer fa2"
 DECODE_TC = "FlashInfer decode, tensor cores"
 DECODE_CUDA = "FlashInfer decode, CUDA cores"
@@ -99,6 +100,12 @@ def decode_rows():
         yield Row(f"decode_64x4096_page{page}", decode([4096] * 64, page_size=page), (DECODE_TC,), bar=0.95)
     mha = decode([4096] * 64, kv_heads=32)
     yield Row("decode_mha_64x4096", mha, (DECODE_TC, DECODE_CUDA), bar=0.95)
+    # One query head a KV head is query tile 1: CUDA cores beside a tensor core that has 15 rows of nothing.
+    yield Row("decode_mha_64x4096_simt", mha, (OURS_MMA,))
+    yield Row("decode_mha_64x4096_simt_e4m3", dataclasses.replace(mha, kv_dtype="e4m3"), (OURS_MMA,))
+    yield Row("decode_mha_d64_64x4096_simt", dataclasses.replace(mha, head_dim=64), (OURS_MMA,))
+    wide = dataclasses.replace(mha, q_heads=16, kv_heads=16, head_dim=256)
+    yield Row("decode_mha_d256_64x4096_simt", wide, (OURS_MMA,))
     yield Row("decode_skew_128x4096", decode(skewed(128, 4096)), (DECODE_TC,))
     yield Row("decode_1x65536", decode([65536]), (DECODE_TC,))
     yield Row("decode_256x1024", decode([1024] * 256), (DECODE_TC,))
@@ -191,6 +198,13 @@ def spec(shape, variant_name):
     }
 
 
+def contender_spec(row, contender):
+    """The spec that a contender of a row opens."""
+    shape, variant = opened_by(row, contender)
+    tile = {"q": 16, "kv": 128 if shape.kv_dtype != "bf16" else 64}
+    return spec(shape, variant) | ({"tile": tile} if contender == OURS_MMA else {})
+
+
 def specs(rows):
     """Every spec that the rows open, by the name of its file."""
     found = {}
@@ -201,7 +215,9 @@ def specs(rows):
             mask = "causal" if shape.causal else "full"
             cache = "" if shape.kv_dtype == "bf16" else f"_{shape.kv_dtype}"
             group = shape.q_heads // shape.kv_heads
-            found[f"{variant}_{place}_d{shape.head_dim}_g{group}_{mask}{cache}.json"] = spec(shape, variant)
+            tile = "_q16" if contender == OURS_MMA else ""
+            name = f"{variant}_{place}_d{shape.head_dim}_g{group}_{mask}{cache}{tile}.json"
+            found[name] = contender_spec(row, contender)
     return found
 
 

@@ -121,6 +121,8 @@ class RowsTest(unittest.TestCase):
         self.assertEqual(rows.rate(one, "ours", 1.0), 4096 * 8 * 2 * 128 / 1e3)
         self.assertEqual(rows.rate(one, rows.OURS_BF16, 1.0), 2 * rows.rate(one, "ours", 1.0))
         dtypes = sorted(spec["dtype"]["kv"] for spec in rows.specs([one]).values())
+        tiles = [spec["tile"] for spec in rows.specs([row(shape=one.shape, peers=(rows.OURS_MMA,))]).values()]
+        self.assertCountEqual(tiles, ["auto", {"q": 16, "kv": 128}])
         self.assertEqual(dtypes, ["bf16", "e4m3"])
 
     def test_skewed_lengths(self):
