@@ -111,13 +111,6 @@ struct ItemRows {
   }
 };
 
-LOOM_DEVICE void load_eight(float (&x)[8], const float* from) {
-  const float4 low = reinterpret_cast<const float4*>(from)[0];
-  const float4 high = reinterpret_cast<const float4*>(from)[1];
-  x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
-  x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
-}
-
 // Merges states of the same `rows` rows that parts of a CTA left in shared memory, in their order,
 // and stores the rows. State w of a row is row w * stride + row of `blocks` (fp32 values that are
 // not divided by their sum, rows of `row_words` words), m and l (loom/softmax.cuh). REQUIRES: a

@@ -21,8 +21,7 @@ LOOM_DEVICE void walk_queue(const AttentionArgs& args, RunItem&& run_item) {
   extern __shared__ __align__(
       1024) unsigned char shared[];  // tiles are addressed by XOR: rows must not straddle
   const PlanHeader& plan = *reinterpret_cast<const PlanHeader*>(args.workspace);
-  const int* queue =
-      reinterpret_cast<const int*>(args.workspace + kCtaBeginOffset) + blockIdx.x;
+  const int* queue = reinterpret_cast<const int*>(args.workspace + kCtaBeginOffset) + blockIdx.x;
   const Variant variant(plan, args);
   Kept& kept = *reinterpret_cast<Kept*>(shared + Config::kSharedBytes - sizeof(Kept));
 #pragma unroll 1

@@ -150,6 +150,8 @@ struct Row {
       turn_slots<1>(f);
     } else if (r == 256 && kSlots >= 4) {
       turn_slots<2>(f);
+    } else if (r == 512 && kSlots >= 8) {
+      turn_slots<4>(f);
     } else {
       turn_lanes(r, f);
     }

@@ -26,13 +26,16 @@ struct WarpRows {
   using TileRow = RowOf<Tile>;
   static constexpr int kWarps = Config::kThreads / 32;
   static constexpr int kSlots = TileRow::kSlots;
-  static constexpr int kRows = Tile::kRows / kWarps;
+  static constexpr int kRows = (Tile::kRows + kWarps - 1) / kWarps;
   // 32 floats a lane, or half of it where three CTAs share the registers.
-  static constexpr int kMost = (kSlots <= 2 ? 8 : 4) / (Config::kMinCtasPerSm > 2 ? 2 : 1);
+  static constexpr int kMost = kSlots > 4
+                                   ? 2
+                                   : (kSlots <= 2 ? 8 : 4) / (Config::kMinCtasPerSm > 2 ? 2 : 1);
   static constexpr int kBatch = kRows < kMost ? kRows : kMost;
   static constexpr int kSwizzles = 8 / kWarps;  // rows from one to the next with the same swizzle
   static constexpr int kTailSlot = Tile::kTail == 0 ? kSlots : kSlots - 1;
-  static_assert(kBatch % kSwizzles == 0 && kSwizzles <= 2, "a batch starts where the swizzle does");
+  static_assert((kBatch % kSwizzles == 0 || kRows == 1) && kSwizzles <= 2,
+                "a batch starts where the swizzle does");
 
   u32* slab[kSwizzles];
   u32* tail[kSwizzles];
@@ -85,7 +88,8 @@ LOOM_DEVICE void transform_rows(unsigned char* shared, const Tile& tile, int cou
     if (first + Rows::kWarps * (Rows::kBatch - 1) < count) {
       RowOf<Tile> batch[Rows::kBatch];
       AngleChain<2 * Rows::kSlots> chain;
-      chain.step = chained ? Rows::kWarps : 0;
+      // Longer rows have no registers for the angles of the row before.
+      chain.step = chained && Rows::kSlots <= 4 ? Rows::kWarps : 0;
 #pragma unroll
       for (int i = 0; i < Rows::kBatch; ++i) {
         batch[i].chain = &chain;

@@ -48,6 +48,10 @@ Selection select_kernel(const Spec& spec, const std::vector<KernelChoice>& kerne
     lowest = std::min(lowest, chosen);
     highest = std::max(highest, chosen);
   }
+  // Query tile 1 is for batches that have nothing else; a batch that mixes it with the next class
+  // needs no joint kernel.
+  if (lowest < highest && joint >= 0)
+    lowest = std::max(lowest, class_for(singles, kernels[joint].classes[0].q));
   if (!singles.empty() && (highest <= lowest || joint < 0)) {
     selection.kernel = std::max(highest, 0);
     return selection;

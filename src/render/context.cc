@@ -132,8 +132,8 @@ TemplateContext variant_context(const Spec& spec, const KernelChoice& choice) {
 TemplateContext attention_context(const Spec& spec, const KernelChoice& choice) {
   TemplateContext context = variant_context(spec, choice);
   add_kernel(
-      context, "attention_mma.cuh", "attention", "AttentionArgs",
-      "attention_mma<loom_rendered::Config, loom_rendered::TileClass, loom_rendered::Variant>");
+      context, choice.family + ".cuh", "attention", "AttentionArgs",
+      choice.family + "<loom_rendered::Config, loom_rendered::TileClass, loom_rendered::Variant>");
   return context;
 }
 

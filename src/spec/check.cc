@@ -17,9 +17,10 @@ namespace {
 // Of mma.sync, as k of the first product and n of the second; 16 bytes of an 8-bit cache.
 constexpr int kHeadDimStep = 16;
 constexpr int kQuantisedHeadDimStep = 32;  // bytes: two 16-byte chunks of one ldmatrix.x4
-constexpr int kMaxHeadDim = 256;
-constexpr int kMaxGroupSize = 128;   // a token's query heads fit one tile of 128 rows
-constexpr int kMaxPageSize = 65536;  // tokens; of a block too
+constexpr int kMaxHeadDim = 256;           // of caches and merge
+constexpr int kMaxAttentionHeadDim = 512;  // over 256 with query tile 1 only (spec/tiles.cc)
+constexpr int kMaxGroupSize = 128;         // a token's query heads fit one tile of 128 rows
+constexpr int kMaxPageSize = 65536;        // tokens; of a block too
 
 // Real targets that NVRTC 13 knows. `suffixes` beside the plain name: a = this chip's own features,
 // f = its family's.
@@ -94,7 +95,7 @@ Status check_quantised_head_dim(const std::string& path, int given, DType kv) {
                      std::to_string(given) + " is not supported with dtype.kv " +
                          std::string(json_name(kv)) + ": one ldmatrix reads 32 bytes of a row",
                      "allowed: multiples of " + std::to_string(kQuantisedHeadDimStep) + " up to " +
-                         std::to_string(kMaxHeadDim));
+                         std::to_string(kMaxAttentionHeadDim));
 }
 
 Status check_dtypes(const DTypes& dtype) {
@@ -160,8 +161,8 @@ Status check_unused_fields(const Variant& variant) {
 
 Status check_attention(const Spec& spec) {
   ATTNLOOM_CHECK(check_dtypes(spec.dtype));
-  ATTNLOOM_CHECK(check_head_dim("$.head_dim.qk", spec.head_dim.qk));
-  ATTNLOOM_CHECK(check_head_dim("$.head_dim.vo", spec.head_dim.vo));
+  ATTNLOOM_CHECK(check_head_dim("$.head_dim.qk", spec.head_dim.qk, kMaxAttentionHeadDim));
+  ATTNLOOM_CHECK(check_head_dim("$.head_dim.vo", spec.head_dim.vo, kMaxAttentionHeadDim));
   ATTNLOOM_CHECK(check_quantised_kv(spec));
   ATTNLOOM_CHECK(check_range("$.group_size", spec.group_size, 1, kMaxGroupSize));
   ATTNLOOM_CHECK(check_layout(spec.layout));

@@ -8,16 +8,17 @@
 #include <span>
 #include <utility>
 
+#include "spec/decode_tiles.h"
+#include "spec/tile_parts.h"
+
 namespace attnloom {
 namespace {
 
 constexpr int kRowThreads = 128;  // of kernels without tiles: eight share a row
-constexpr int kStages = 2;
 constexpr int kFragmentRows =
     16;  // of one mma, in query rows and, as the k of the second product, in KV tokens
-constexpr int kReservedBytesPerCta = 1024;  // of shared memory, by the driver (sm_80 and later)
-constexpr int kMostRowBlocks = 2;           // of one warp
-constexpr int kKeptBytes = 16;              // Kept, in attention_mma.cuh
+constexpr int kMostRowBlocks = 2;    // of one warp
+constexpr int kMaxMmaHeadDim = 256;  // accumulators of a row block: vo / 2 registers a thread
 
 // Four warps a CTA, and eight where the accumulators of four do not fit (row blocks * vo / 2
 // registers of 255 a thread).
@@ -55,28 +56,15 @@ int registers_per_thread(const Spec& spec, const TileClass& tile, int warps) {
   return o + s + s / 16 + unpack + held + rest;
 }
 
-// Bytes of a row of `columns` 16-bit elements: slabs of 64 columns and a tail of 16, 32 or 64
-// (SharedTile in loom/tile.cuh).
-int row_bytes(int columns) {
-  const int tail = columns % 64;
-  return (columns - tail + (tail == 48 ? 64 : tail)) * 2;
-}
-
-// Of a row of K and V, whose tiles count an 8-bit cache's bytes in pairs.
-int kv_row_bytes(const Spec& spec, int columns) {
-  return row_bytes(columns * bytes_of(spec.dtype.kv) / 2);
-}
-
-int ctas_per_sm(const TargetLimits& limits, int shared, int registers, int warps) {
-  return std::min(limits.shared_bytes_per_sm / (shared + kReservedBytesPerCta),
-                  limits.registers_per_sm / (32 * warps * registers));
-}
-
-std::string describe(const TileClass& tile) {
-  return "tile {\"q\": " + std::to_string(tile.q) + ", \"kv\": " + std::to_string(tile.kv) + "}";
-}
-
 Status check_fit(const Spec& spec, const TileClass& tile, int warps) {
+  const int widest = std::max(spec.head_dim.qk, spec.head_dim.vo);
+  if (widest > kMaxMmaHeadDim) {
+    return make_error(Code::kSpecUnsupported, "$.tile",
+                      describe(tile) + ": kernels of query tiles from 16 on hold head dims up to " +
+                          std::to_string(kMaxMmaHeadDim) + ", and one here is " +
+                          std::to_string(widest),
+                      "use query tile 1 or \"auto\"");
+  }
   const WarpLayout layout = warp_layout(tile.q, warps);
   if (layout.row_blocks > kMostRowBlocks) {
     return make_error(Code::kSpecUnsupported, "$.tile",
@@ -93,13 +81,7 @@ Status check_fit(const Spec& spec, const TileClass& tile, int warps) {
   }
   const TargetLimits limits = target_limits(*spec.target);
   const int shared = shared_bytes(spec, tile, warps);
-  if (shared > limits.shared_bytes_per_cta) {
-    return make_error(Code::kResourceLimit, "$.tile",
-                      describe(tile) + " needs " + std::to_string(shared) +
-                          " bytes of shared memory, " + spec.target->name() + " has " +
-                          std::to_string(limits.shared_bytes_per_cta),
-                      "use a smaller tile or \"auto\"");
-  }
+  if (shared > limits.shared_bytes_per_cta) return too_much_shared_memory(spec, tile, shared);
   const int registers = registers_per_thread(spec, tile, warps);
   if (registers > limits.registers_per_thread) {
     return make_error(Code::kResourceLimit, "$.tile",
@@ -124,7 +106,7 @@ int capped_ctas_per_sm(const Spec& spec, const TileClass& tile, int warps) {
 std::optional<TileClass> best_class(const Spec& spec, int q, int warps, int spare) {
   std::optional<TileClass> best;
   for (const int kv : kKvTiles) {
-    const TileClass tile{q, kv, kStages};
+    const TileClass tile{q, kv, kTileStages};
     if (!check_fit(spec, tile, warps).ok()) continue;
     if (registers_per_thread(spec, tile, warps) + spare >
         target_limits(*spec.target).registers_per_thread)
@@ -149,18 +131,20 @@ KernelChoice make_choice(const Spec& spec, std::vector<TileClass> classes, int w
   return choice;
 }
 
-std::string query_tiles() {
-  std::string text;
+// `least`: the first that is allowed.
+std::string query_tiles(int least) {
+  std::string text = least == kDecodeQueryTile ? std::to_string(least) : "";
   for (const int q : kQueryTiles) text += (text.empty() ? "" : ", ") + std::to_string(q);
   return text;
 }
 
-Status check_query_tile(int q, std::string path) {
+// Of attention_mma.
+Status check_query_tile(int q, std::string path, int least) {
   if (std::find(std::begin(kQueryTiles), std::end(kQueryTiles), q) != std::end(kQueryTiles))
     return ok_status();
   return make_error(Code::kSpecUnsupported, std::move(path),
                     "query tile " + std::to_string(q) + " is not supported by this version",
-                    "allowed: " + query_tiles());
+                    "allowed: " + query_tiles(least));
 }
 
 // The best class of each of `query_tiles` in one kernel; nothing where one of them has none.
@@ -185,12 +169,33 @@ bool pays_long_tile(const Spec& spec) {
   return spec.head_dim.vo >= 96 && spec.variant.mask.window_left == std::optional<int>(-1);
 }
 
+// REQUIRES: kernels holds single-class kernels of attention_mma.
+void add_joint_kernel(const Spec& spec, std::vector<KernelChoice>& kernels) {
+  // The joint kernel holds the ends, the class for decode and the one for long prefills, or the
+  // next smaller prefill class where those need different numbers of warps.
+  for (std::size_t last = kernels.size(); last-- > 1;) {
+    if (kernels[last].classes[0].q >= kLongQueryTile) continue;
+    const int ends[] = {kernels.front().classes[0].q, kernels[last].classes[0].q};
+    if (const std::optional<KernelChoice> joint = best_choice(spec, ends)) {
+      kernels.push_back(*joint);
+      return;
+    }
+  }
+}
+
 Result<std::vector<KernelChoice>> auto_set(const Spec& spec) {
   std::vector<KernelChoice> kernels;
   for (const int q : kQueryTiles) {
     if (q >= kLongQueryTile && !pays_long_tile(spec)) continue;
     if (const std::optional<KernelChoice> choice = best_choice(spec, {&q, 1}))
       kernels.push_back(*choice);
+  }
+  add_joint_kernel(spec, kernels);
+  // plan() takes query tile 1 for requests of one packed row, which a group of several heads never
+  // has, and where there is nothing else.
+  if (spec.group_size == 1 || kernels.empty()) {
+    if (std::optional<KernelChoice> choice = best_decode_kernel(spec))
+      kernels.insert(kernels.begin(), *std::move(choice));
   }
   if (kernels.empty()) {
     return make_error(Code::kResourceLimit, "$.tile",
@@ -199,27 +204,21 @@ Result<std::vector<KernelChoice>> auto_set(const Spec& spec) {
                           std::to_string(spec.head_dim.vo),
                       "");
   }
-  // The joint kernel holds the ends, the class for decode and the one for long prefills, or the
-  // next smaller prefill class where those need different numbers of warps.
-  for (std::size_t last = kernels.size() - 1; last > 0; --last) {
-    if (kernels[last].classes[0].q >= kLongQueryTile) continue;
-    const int ends[] = {kernels.front().classes[0].q, kernels[last].classes[0].q};
-    if (const std::optional<KernelChoice> joint = best_choice(spec, ends)) {
-      kernels.push_back(*joint);
-      break;
-    }
-  }
   return kernels;
 }
 
 Result<std::vector<KernelChoice>> fixed_set(const Spec& spec, const FixedTile& fixed) {
-  ATTNLOOM_CHECK(check_query_tile(fixed.q, "$.tile.q"));
+  if (fixed.q == kDecodeQueryTile) {
+    ATTNLOOM_TRY(KernelChoice choice, decode_kernel(spec, fixed.kv));
+    return std::vector<KernelChoice>{std::move(choice)};
+  }
+  ATTNLOOM_CHECK(check_query_tile(fixed.q, "$.tile.q", kDecodeQueryTile));
   if (std::find(std::begin(kKvTiles), std::end(kKvTiles), fixed.kv) == std::end(kKvTiles)) {
     return make_error(Code::kSpecUnsupported, "$.tile.kv",
                       "KV tile " + std::to_string(fixed.kv) + " is not supported by this version",
                       "allowed: 32, 64, 128");
   }
-  const TileClass tile{fixed.q, fixed.kv, kStages};
+  const TileClass tile{fixed.q, fixed.kv, kTileStages};
   for (const int warps : kWarpCounts) {
     if (check_fit(spec, tile, warps).ok())
       return std::vector<KernelChoice>{make_choice(spec, {tile}, warps)};
@@ -231,18 +230,20 @@ Result<std::vector<KernelChoice>> joint_set(const Spec& spec, const JointTile& j
   const bool ascending =
       std::is_sorted(joint.classes.begin(), joint.classes.end(), std::less_equal<>());
   if (joint.classes.size() < 2 || !ascending) {
-    return make_error(Code::kSpecUnsupported, "$.tile.classes",
-                      "a joint kernel has two or more different query tiles, ascending",
-                      "use {\"q\", \"kv\"} for a single one; allowed: " + query_tiles());
+    return make_error(
+        Code::kSpecUnsupported, "$.tile.classes",
+        "a joint kernel has two or more different query tiles, ascending",
+        "use {\"q\", \"kv\"} for a single one; allowed: " + query_tiles(kQueryTiles[0]));
   }
   for (std::size_t i = 0; i < joint.classes.size(); ++i)
-    ATTNLOOM_CHECK(check_query_tile(joint.classes[i], "$.tile.classes[" + std::to_string(i) + "]"));
+    ATTNLOOM_CHECK(check_query_tile(joint.classes[i], "$.tile.classes[" + std::to_string(i) + "]",
+                                    kQueryTiles[0]));
   if (const std::optional<KernelChoice> choice = best_choice(spec, joint.classes))
     return std::vector<KernelChoice>{*choice};
   // The smallest KV tile that a class allows says what is missing.
   for (const int q : joint.classes) {
     const int least_kv = kFragmentRows * std::max(2, warp_layout(q, kWarpCounts[1]).kv_warps);
-    ATTNLOOM_CHECK(check_fit(spec, {q, least_kv, kStages}, kWarpCounts[1]));
+    ATTNLOOM_CHECK(check_fit(spec, {q, least_kv, kTileStages}, kWarpCounts[1]));
   }
   return make_error(Code::kResourceLimit, "$.tile.classes",
                     "no number of warps serves all of these classes", "leave one out");
@@ -252,14 +253,11 @@ Result<std::vector<KernelChoice>> joint_set(const Spec& spec, const JointTile& j
 
 int shared_bytes(const Spec& spec, const TileClass& tile, int warps) {
   const int query = tile.q * row_bytes(spec.head_dim.qk);
-  const int position_bytes = spec.layout.kv == KvLayout::kBsr ? 4 : 0;  // of each key of a stage
-  const int ring = tile.stages * tile.kv *
-                   (kv_row_bytes(spec, spec.head_dim.qk) + kv_row_bytes(spec, spec.head_dim.vo) +
-                    position_bytes);
   // The epilogue: 16 fp32 rows a warp, eight words longer than a row of values so that neighbouring
   // rows lie in different banks, and where warps share rows the maximum and sum of each.
   const int row_words = spec.head_dim.vo + 8 + (warp_layout(tile.q, warps).kv_warps == 1 ? 0 : 2);
-  return std::max(query + ring, warps * kFragmentRows * row_words * 4) + kKeptBytes;
+  return std::max(query + ring_bytes(spec, tile), warps * kFragmentRows * row_words * 4) +
+         kKeptBytes;
 }
 
 Result<std::vector<KernelChoice>> kernel_set(const Spec& spec) {
@@ -271,7 +269,14 @@ Result<std::vector<KernelChoice>> kernel_set(const Spec& spec) {
 }
 
 Result<KernelChoice> step_down(const Spec& spec, const KernelChoice& choice) {
-  if (!choice.classes.empty()) {
+  const bool decodes = !choice.classes.empty() && choice.classes[0].q == kDecodeQueryTile;
+  // A smaller KV tile of decode_simt frees no registers (it holds one row), fewer CTAs do.
+  if (decodes && choice.min_ctas_per_sm > 1) {
+    KernelChoice fewer = choice;
+    --fewer.min_ctas_per_sm;
+    return fewer;
+  }
+  if (!choice.classes.empty() && !decodes) {
     std::vector<TileClass> classes = choice.classes;
     TileClass& largest = classes.back();
     // 16 is no tile to choose (a barrier every 16 tokens), but better than spilling.

@@ -18,6 +18,7 @@ namespace attnloom {
 inline constexpr int kQueryTiles[] = {16, 32, 64, 128, 256};
 inline constexpr int kLongQueryTile = 256;
 inline constexpr int kLongRows = 8192;
+inline constexpr int kDecodeQueryTile = 1;  // of decode_simt
 inline constexpr int kKvTiles[] = {32, 64, 128};
 
 struct TileClass {
@@ -30,7 +31,7 @@ struct TileClass {
 // One kernel of a set: one class, or two and more for a joint kernel that switches class per work
 // item.
 struct KernelChoice {
-  std::string family;              // "attention_mma", or the kernel's own name
+  std::string family;              // "attention_mma", "decode_simt" or the kernel's own name
   std::vector<TileClass> classes;  // ascending q; empty but for attention
   int threads = 0;                 // per CTA
   int shared_bytes = 0;            // dynamic shared memory per CTA: the maximum over the classes
@@ -43,13 +44,13 @@ struct KernelChoice {
 // a named tile does not fit the target. REQUIRES: check_spec(spec) passed.
 Result<std::vector<KernelChoice>> kernel_set(const Spec& spec);
 
-// The same kernel with the KV tile of its largest class one step down, for a compile that spilled;
-// an error when there is no smaller one.
+// The same kernel with the KV tile of its largest class one step down, or decode_simt with a CTA an
+// SM less, for a compile that spilled; an error when there is no smaller one.
 Result<KernelChoice> step_down(const Spec& spec, const KernelChoice& choice);
 
-// Dynamic shared memory of one class in a kernel of `warps` warps: Q tile and `stages` K and V
-// tiles, all of which the epilogue then uses as scratch. attention_mma.cuh counts the same bytes; a
-// static_assert there compares.
+// Dynamic shared memory of one class of attention_mma in a kernel of `warps` warps: Q tile and
+// `stages` K and V tiles, all of which the epilogue then uses as scratch. attention_mma.cuh counts
+// the same bytes; a static_assert there compares.
 int shared_bytes(const Spec& spec, const TileClass& tile, int warps);
 
 }  // namespace attnloom

@@ -71,7 +71,7 @@ Json case_of(const Cell& cell) {
 }
 
 // One KV head and one query head, one query a request on one key.
-Json one_key_case(const char* kv, int requests, int dim, const char* variant) {
+Json one_key_case(int query_tile, const char* kv, int requests, int dim, const char* variant) {
   Cell cell{.kv = kv,
             .qk = dim,
             .vo = dim,
@@ -81,6 +81,7 @@ Json one_key_case(const char* kv, int requests, int dim, const char* variant) {
             .kv_len = std::vector<int>(static_cast<std::size_t>(requests), 1)};
   Json made = case_of(cell);
   made["workload"]["heads"] = {{"q", 1}, {"kv", 1}};
+  made["spec"]["tile"] = {{"q", query_tile}, {"kv", 64}};
   made["workload"]["scale"] = 1.0;
   return made;
 }
@@ -114,12 +115,13 @@ Result<CaseRun> run(Engine& engine, const Json& json) {
 }  // namespace
 
 TEST_CASE("every finite code of a value comes out exactly", "[fp8_attention]") {
+  const int query_tile = GENERATE(1, 16);  // one of each family
   for (const char* chip : kChips) {
     const std::unique_ptr<Engine> engine = make_test_engine(0, chip);
     for (const Format& format : kFormats) {
       const std::vector<double> numbers = finite_numbers(format.dtype);
       REQUIRE(numbers.size() == format.finite);
-      Json json = one_key_case(format.name, 2, 256, kPlain);
+      Json json = one_key_case(query_tile, format.name, 2, 256, kPlain);
       Json rows = Json::array();
       for (const std::size_t shift : {0u, 77u}) {  // a code stands in two places
         Json row = Json::array();
@@ -137,13 +139,14 @@ TEST_CASE("every finite code of a value comes out exactly", "[fp8_attention]") {
 }
 
 TEST_CASE("every finite code of a key comes out exactly, in every dim", "[fp8_attention]") {
+  const int query_tile = GENERATE(1, 16);  // one of each family
   constexpr int kDim = 96;
   for (const char* chip : kChips) {
     const std::unique_ptr<Engine> engine = make_test_engine(0, chip);
     for (const Format& format : kFormats) {
       const std::vector<double> numbers = finite_numbers(format.dtype);
-      Json json =
-          one_key_case(format.name, static_cast<int>(numbers.size()), kDim, kLogitsAsWeights);
+      Json json = one_key_case(query_tile, format.name, static_cast<int>(numbers.size()), kDim,
+                               kLogitsAsWeights);
       Json q = Json::array();
       Json k = Json::array();
       Json o = Json::array();
@@ -195,8 +198,9 @@ TEST_CASE("a NaN code reaches the rows that see it and no other", "[fp8_attentio
 }
 
 TEST_CASE("an infinity of E5M2 stays one; a NaN value is one in its dim only", "[fp8_attention]") {
+  const int query_tile = GENERATE(1, 16);  // one of each family
   const std::unique_ptr<Engine> engine = make_test_engine();
-  Json json = one_key_case("e5m2", 1, 32, kPlain);
+  Json json = one_key_case(query_tile, "e5m2", 1, 32, kPlain);
   Json value = std::vector<double>(32, 1.0);
   value[5] = "inf";
   value[6] = "-inf";
@@ -218,8 +222,9 @@ TEST_CASE("an infinity of E5M2 stays one; a NaN value is one in its dim only", "
 }
 
 TEST_CASE("queries past f16 saturate, and bf16 queries within it are exact", "[fp8_attention]") {
+  const int query_tile = GENERATE(1, 16);  // one of each family
   const std::unique_ptr<Engine> engine = make_test_engine();
-  Json json = one_key_case("e4m3", 3, 32, kPlain);
+  Json json = one_key_case(query_tile, "e4m3", 3, 32, kPlain);
   json["spec"]["dtype"] = {{"q", "bf16"}, {"kv", "e4m3"}, {"o", "bf16"}};
   Json q = Json::array();
   for (const double x : {1.0e6, -3.0e38, 200.0}) {

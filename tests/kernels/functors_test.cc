@@ -32,9 +32,10 @@ const std::vector<const char*> kOwn = {
         "key_transform": "x.rotate_half(6, [&](int i, float& c, float& s) { loom::rotation(a.pos, 1.0f / float(i + 1), c, s); }); x.rotate_pairs(10, [](int i, float& c, float& s) { c = 0.6f; s = i & 1 ? 0.8f : -0.8f; });",
         "value_transform": "const float mean = x.sum([](int i, float v) { return v; }) / float(x.size()); x.scale(0.5f); x.map([&](int i, float v) { return v - mean; });"})",
 };
-const std::vector<const char*> kTiles = {R"({"q": 16, "kv": 64})",   R"({"q": 32, "kv": 32})",
-                                         R"({"q": 64, "kv": 32})",   R"({"q": 128, "kv": 32})",
-                                         R"({"classes": [16, 64]})", R"({"classes": [16, 128]})"};
+const std::vector<const char*> kTiles = {R"({"q": 1, "kv": 32})",    R"({"q": 16, "kv": 64})",
+                                         R"({"q": 32, "kv": 32})",   R"({"q": 64, "kv": 32})",
+                                         R"({"q": 128, "kv": 32})",  R"({"classes": [16, 64]})",
+                                         R"({"classes": [16, 128]})"};
 const std::vector<int> kDims = {64, 80, 128, 256};
 const std::vector<std::vector<std::pair<int, int>>> kLengths = {
     {{1, 33}, {9, 20}, {1, 0}, {3, 1}},  // every tile of keys an item of its own: nothing is split

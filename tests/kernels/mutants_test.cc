@@ -64,6 +64,14 @@ constexpr Mutant kMutants[] = {
      "merge_row<Config>(x, first, row, dim, tile.count - 1, tile_rows)"},
     {"lanes of a warp do not wait for each other", "attention_mma.cuh",
      "__syncwarp();\n      for (int i = lane_index()", "for (int i = lane_index()", 1, true, 64},
+    {"decode: states merged before all are there", "decode_simt.cuh",
+     "__syncthreads();\n    const OutputRows", "const OutputRows", 1, true, 1},
+    {"decode: a key's mask taken from the first group's", "decode_simt.cuh",
+     "i * Groups::kCount + Groups::group()", "i * Groups::kCount", 1, true, 1},
+    {"decode: one step of the reduction left out", "loom/lane_groups.cuh", "lanes > 0;",
+     "lanes > 1;", 1, true, 1},
+    {"decode: counter not reset", "loom/epilogue.cuh", "if (threadIdx.x == 0) *counter = 0;", ";",
+     2, true, 1},
 };
 
 std::string run_with(const CaseFile& file, std::uint64_t seed, int launches,
@@ -97,7 +105,7 @@ TEST_CASE("every mutant is noticed under every order", "[mutants]") {
 }
 
 TEST_CASE("the code as it stands is clean under every order", "[mutants]") {
-  const int query_tile = GENERATE(16, 64);
+  const int query_tile = GENERATE(1, 16, 64);
   for (const bool causal : {true, false}) {
     const CaseFile file = small_case(causal, query_tile);
     for (int seed = 0; seed < kSeeds; ++seed) {

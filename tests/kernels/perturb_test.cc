@@ -64,6 +64,13 @@ constexpr Field kFields[] = {
     {"/inputs/params/bytes/data", "[1, 3]"},
 };
 
+// The case with a query tile of each family.
+Json base_case() {
+  Json base = Json::parse(kCase);
+  base["spec"]["tile"]["q"] = GENERATE(1, 16);
+  return base;
+}
+
 reference::Output output_of(Engine& engine, const Json& json) {
   const Result<CaseRun> run = run_case(engine, parse_or_fail(json.dump()));
   INFO(run.status().to_string());
@@ -80,7 +87,7 @@ bool same(const reference::Output& a, const reference::Output& b) {
 
 TEST_CASE("a field that changes changes the output", "[perturb]") {
   const std::unique_ptr<Engine> engine = make_test_engine();
-  const Json base = Json::parse(kCase);
+  const Json base = base_case();
   const reference::Output output = output_of(*engine, base);
   CHECK(same(output, output_of(*engine, base)));
   for (const Field& field : kFields) {
@@ -101,7 +108,7 @@ TEST_CASE("a field that is left out changes the output", "[perturb]") {
       {"query_transform", {"brain"}},
       {"key_transform", {"ints"}},
       {"value_transform", {"bytes"}}};
-  const Json base = Json::parse(kCase);
+  const Json base = base_case();
   const reference::Output output = output_of(*engine, base);
   for (const auto& [field, params] : fields) {
     INFO(field);
@@ -121,7 +128,7 @@ TEST_CASE("a field that is left out changes the output", "[perturb]") {
 
 TEST_CASE("without softmax and with a fixed window the output is another", "[perturb]") {
   const std::unique_ptr<Engine> engine = make_test_engine();
-  Json base = Json::parse(kCase);
+  Json base = base_case();
   base["spec"]["variant"] = {{"name", "plain"}, {"mask", {{"window_left", 40}}}};
   base["workload"].erase("window_left");
   base["inputs"].erase("params");

@@ -24,12 +24,14 @@ struct Product {
 
   static std::int64_t size() {
     std::int64_t cells = 1;
-    for (const int factor : kFactors) cells *= levels(common_factors())[static_cast<std::size_t>(factor)];
+    for (const int factor : kFactors)
+      cells *= levels(common_factors())[static_cast<std::size_t>(factor)];
     return cells;
   }
   static std::vector<int> row(std::int64_t cell) {
     std::vector<int> row =
-        random_rows(levels(common_factors()), 1, kSeed + 2 + static_cast<std::uint64_t>(cell)).front();
+        random_rows(levels(common_factors()), 1, kSeed + 2 + static_cast<std::uint64_t>(cell))
+            .front();
     std::int64_t rest = cell * kStep % size();
     for (const int factor : kFactors) {
       const int count = levels(common_factors())[static_cast<std::size_t>(factor)];

@@ -12,6 +12,7 @@ import importlib.machinery
 import importlib.util
 import io
 import json
+import math
 import os
 import struct
 import subprocess
@@ -313,20 +314,16 @@ class LayoutTest(unittest.TestCase):
 @unittest.skipUnless(LIBRARY, "needs the shared library")
 class SimulatedDeviceTest(unittest.TestCase):
     def setUp(self):
-        cache = tempfile.TemporaryDirectory()
-        self.addCleanup(cache.cleanup)
-        self.context = ours.Context(ours.Library(LIBRARY), "sim", cache.name)
+        cache = self.enterContext(tempfile.TemporaryDirectory())
+        self.context = ours.Context(ours.Library(LIBRARY), "sim", cache)
         self.addCleanup(self.context.__exit__)
 
     def device(self, dtype, shape, values=None):
         size = {"bfloat16": 2, "float32": 4, "int32": 4, "uint8": 1}[dtype]
-        count = 1
-        for extent in shape:
-            count *= extent
+        count = math.prod(shape)
         contents = None
         if values is not None:
-            letter = {"int32": "<i", "uint8": "<B"}.get(dtype, "<f")
-            packed = b"".join(struct.pack(letter, value) for value in values)
+            packed = b"".join(struct.pack({"int32": "<i", "uint8": "<B"}.get(dtype, "<f"), x) for x in values)
             # bf16 is the upper half of an f32; the values here are exact in it.
             contents = packed if dtype != "bfloat16" else b"".join(packed[i + 2 : i + 4] for i in range(0, len(packed), 4))
         address = self.context.allocate(count * size, contents)
@@ -334,9 +331,8 @@ class SimulatedDeviceTest(unittest.TestCase):
         return ours.tensor(address, dtype, shape)
 
     def test_a_paged_decode_with_every_kind_of_input(self):
-        # Keys are zero, so logits are what the transform makes of 0: shift[q_head] + step * kv_pos, without effect of
-        # the shift. Two requests of 3 and 2 keys in pages of 2, of a pool of 4 in which one page is not used. Value j
-        # of a request is j + 1; weights are e^(step * j) with step = ln 2: 1, 2, 4. The mask hides key 1 of request 0.
+        # Keys are zero: logits are shift[q_head] + step * kv_pos. Two requests of 3 and 2 keys in pages of 2, of a pool
+        # of 4. Value j is j + 1, weights are e^(step * j) with step = ln 2. The mask hides key 1 of request 0.
         dim, heads = 64, 2
         shape = rows.decode([3, 2], q_heads=heads, kv_heads=1, head_dim=dim, page_size=2)
         spec = rows.spec(shape, "plain") | {"tile": {"q": 16, "kv": 64}}
@@ -358,9 +354,7 @@ class SimulatedDeviceTest(unittest.TestCase):
         workspace = self.context.allocate(plan.workspace_bytes)
         self.addCleanup(self.context.free, workspace)
         plan.bind(workspace, (ctypes.addressof(staging) + 15) // 16 * 16)
-        plan.update(
-            ours.workload([0, 1, 2], [0, 2, 3], last_page_len=[1, 2], scalars={"step": 0.6931471805599453})
-        )
+        plan.update(ours.workload([0, 1, 2], [0, 2, 3], last_page_len=[1, 2], scalars={"step": math.log(2)}))
         slots = {3: [1, 2], 0: [3, float("nan")], 2: [1, 2], 1: [float("nan")] * 2}
         values = [slots[page][slot] for page in range(4) for slot in range(2) for _ in range(dim)]
         o = self.device("bfloat16", [2, heads, dim])
@@ -377,12 +371,11 @@ class SimulatedDeviceTest(unittest.TestCase):
         )
         plan.run(tensors)
         self.context.synchronize()
-        half = self.context.read(o.data, 2 * heads * dim * 2)
+        half = self.context.read(o.data, 4 * heads * dim)
         got = [struct.unpack("<f", b"\0\0" + half[i : i + 2])[0] for i in range(0, len(half), 2)]
         # (1 + 12) / 5 and (1 + 4) / 3, within a rounding of bf16.
-        for request, want in enumerate((13 / 5, 5 / 3)):
-            for value in got[request * heads * dim : (request + 1) * heads * dim]:
-                self.assertAlmostEqual(value, want, delta=want / 128)
+        for i, value in enumerate(got):
+            self.assertAlmostEqual(value, (13 / 5, 5 / 3)[i // (heads * dim)], delta=2 / 128)
         found = struct.unpack("<4f", self.context.read(lse.data, 16))
         for value, want in zip(found, (1.6094379, 6.6094379, 1.0986123, 6.0986123), strict=True):
             self.assertAlmostEqual(value, want, delta=1e-3)
@@ -392,17 +385,15 @@ class SimulatedDeviceTest(unittest.TestCase):
             text, handle = json.dumps(spec).encode(), ctypes.c_void_p()
             with self.subTest(name):
                 try:
-                    self.context.library.call(
-                        "alm_kernel_open", self.context.handle, text, len(text), ctypes.byref(handle)
-                    )
+                    opened = [self.context.handle, text, len(text), ctypes.byref(handle)]
+                    self.context.library.call("alm_kernel_open", *opened)
                 except ours.Failure as failure:
                     self.assertEqual(failure.name, "SPEC_UNSUPPORTED")
                     self.assertIn("d256", name)
                 self.context.library.dll.alm_kernel_destroy(handle)
 
     def test_a_failure_names_the_field(self):
-        with self.assertRaisesRegex(ours.Failure, r"SPEC_INVALID at '\$.attnlom'"):
-            ours.Kernel(self.context, {"attnlom": 1})
+        self.assertRaisesRegex(ours.Failure, r"SPEC_INVALID at '\$.attnlom'", ours.Kernel, self.context, {"attnlom": 1})
 
 
 if __name__ == "__main__":

@@ -40,6 +40,17 @@ TEST_CASE("mixed batches get the joint kernel, each request the next class that 
   CHECK(selection.tile_class == std::vector<int>{0, 1, 1, 0, 0});  // 64 is mapped up to 128
 }
 
+TEST_CASE("query tile 1 is for batches of nothing else") {
+  std::vector<KernelChoice> kernels = test::auto_kernels();
+  kernels.insert(kernels.begin(), test::kernel({{1, 64, 2}}));
+  CHECK(select(kernels, 1, {1, 1, 0}).kernel == 0);
+  CHECK(select(kernels, 1, {1, 16}).kernel == 1);  // not the joint one
+  CHECK(select(kernels, 1, {1, 1, 64}).kernel == 4);
+  CHECK(select(kernels, 2, {1, 1}).kernel == 1);
+  // Where it is all there is, it serves every batch.
+  CHECK(select({kernels[0]}, 4, {1, 100}).kernel == 0);
+}
+
 TEST_CASE("a literal tile serves every batch") {
   const Selection selection = select(test::one_kernel(64, 32), 1, {1, 500});
   CHECK(selection.kernel == 0);

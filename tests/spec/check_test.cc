@@ -69,15 +69,27 @@ TEST_CASE("what this version runs") {
 }
 
 TEST_CASE("head dims: B23") {
-  for (const int dim : {-16, 0, 8, 72, 100, 264, 272}) {
+  for (const int dim : {-16, 0, 8, 72, 100, 264, 520, 528}) {
     Spec spec = plain_spec();
     spec.head_dim.qk = dim;
     refuse(spec, "$.head_dim.qk",
            std::to_string(dim) +
-               " is not supported by this version (allowed: multiples of 16 up to 256)");
+               " is not supported by this version (allowed: multiples of 16 up to 512)");
     spec = plain_spec();
     spec.head_dim.vo = dim;
-    refuse(spec, "$.head_dim.vo", "allowed: multiples of 16 up to 256");
+    refuse(spec, "$.head_dim.vo", "allowed: multiples of 16 up to 512");
+  }
+  // Over 256 with query tile 1 only.
+  for (const HeadDim dims : {HeadDim{272, 64}, HeadDim{64, 272}, HeadDim{512, 512}}) {
+    Spec spec = plain_spec();
+    spec.head_dim = dims;
+    accept(spec);
+    spec.tile = FixedTile{1, 16};
+    accept(spec);
+    spec.tile = FixedTile{16, 64};
+    refuse(spec, "$.tile", "hold head dims up to 256");
+    spec.tile = JointTile{{16, 64}};
+    refuse(spec, "$.tile", "hold head dims up to 256");
   }
 }
 
@@ -148,7 +160,7 @@ TEST_CASE("an 8-bit cache takes scales, and head dims of whole pairs of chunks")
       refuse(spec, "$.variant.value_transform", "8-bit cache");
       spec.variant.value_transform = "";
       spec.head_dim.qk = 80;
-      refuse(spec, "$.head_dim.qk", "multiples of 32 up to 256");
+      refuse(spec, "$.head_dim.qk", "multiples of 32 up to 512");
       spec.head_dim = {64, 48};
       refuse(spec, "$.head_dim.vo", std::string(json_name(kv)) + ": one ldmatrix reads 32 bytes");
     }
@@ -272,7 +284,7 @@ TEST_CASE("specs that were not parsed are checked like those that were") {
   refuse(spec, "$.variant.name", "not a name", Code::kSpecInvalid);
   spec = plain_spec();
   spec.tile = FixedTile{48, 64};
-  refuse(spec, "$.tile.q", "allowed: 16, 32, 64, 128");
+  refuse(spec, "$.tile.q", "allowed: 1, 16, 32, 64, 128");
   Spec merge;
   merge.kernel = KernelKind::kMerge;
   merge.target = Target{80};

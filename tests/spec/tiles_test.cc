@@ -26,7 +26,7 @@ std::string describe(const KernelChoice& choice) {
     CHECK(tile.stages == 2);
   }
   const int threads = choice.threads;
-  CHECK(choice.family == "attention_mma");
+  CHECK(choice.family == (choice.classes[0].q == 1 ? "decode_simt" : "attention_mma"));
   return text + ": " + std::to_string(choice.shared_bytes) + " bytes, " +
          std::to_string(choice.min_ctas_per_sm) + " CTAs" +
          (threads == 128 ? "" : " of " + std::to_string(threads));
@@ -162,7 +162,7 @@ TEST_CASE("tiles that cannot be are refused with the numbers") {
   CHECK(split.path == "$.tile");  // of the two together
   const Status query = refused(spec, FixedTile{17, 64});
   CHECK(query.path == "$.tile.q");
-  CHECK(query.remedy == "allowed: 16, 32, 64, 128, 256");
+  CHECK(query.remedy == "allowed: 1, 16, 32, 64, 128, 256");
   const Status kv = refused(spec, FixedTile{64, 48});
   CHECK(kv.path == "$.tile.kv");
   CHECK(kv.remedy == "allowed: 32, 64, 128");
@@ -173,6 +173,12 @@ TEST_CASE("tiles that cannot be are refused with the numbers") {
   const Status joint = refused(spec, JointTile{{16, 48}});
   CHECK(joint.path == "$.tile.classes[1]");
   CHECK(joint.remedy == "allowed: 16, 32, 64, 128, 256");
+  CHECK(refused(spec, JointTile{{1, 16}}).path == "$.tile.classes[0]");
+  const Status decode = refused(spec, FixedTile{1, 48});
+  CHECK(decode.path == "$.tile.kv");
+  CHECK(decode.remedy == "allowed: 16, 32, 64, 128");
+  CHECK(refused(spec_of({86}, 512, 512), FixedTile{1, 32}).cause ==
+        "tile {\"q\": 1, \"kv\": 32} needs 132112 bytes of shared memory, sm_86 has 101376");
 }
 
 // D = 256: 256 registers for O alone in a 128-row tile of four warps, 128 in one of eight.
@@ -190,6 +196,38 @@ TEST_CASE("eight warps where four do not fit") {
   spec = plain_spec();
   spec.tile = FixedTile{128, 128};  // four warps: 128 + 128 + 8 + 56 = 320 registers
   CHECK(described(spec) == Texts{"128x128: 163856 bytes, 1 CTAs of 256"});
+}
+
+// Query 256 bytes and ring 2*64*512 = 65536, or of 8-bit K and V with twice the tokens; head dim
+// 512: query 1024, ring 2*16*2048. Three CTAs at most.
+TEST_CASE("query tile 1: where a group is one head, and for head dims that nothing else holds") {
+  Spec spec = spec_of({90, 'a'}, 128, 128);
+  spec.group_size = 1;
+  CHECK(described(spec) == Texts{"1x64: 65808 bytes, 3 CTAs", "16x64: 69648 bytes, 3 CTAs",
+                                 "32x64: 73744 bytes, 3 CTAs", "64x64: 81936 bytes, 2 CTAs",
+                                 "128x64: 98320 bytes, 2 CTAs",
+                                 "256x64: 131088 bytes, 1 CTAs of 256",
+                                 "16x64 + 128x32: 69648 bytes, 2 CTAs"});
+  spec.dtype.kv = DType::kE4m3;
+  CHECK(described(spec).front() == "1x128: 65808 bytes, 3 CTAs");
+  spec = spec_of({90, 'a'}, 512, 512);
+  CHECK(described(spec) == Texts{"1x16: 66576 bytes, 3 CTAs"});
+  spec.target = Target{86};
+  CHECK(described(spec) == Texts{"1x16: 66576 bytes, 1 CTAs"});
+  spec.tile = FixedTile{1, 16};
+  CHECK(described(spec) == Texts{"1x16: 66576 bytes, 1 CTAs"});
+  // Its one row asks for no registers that a smaller KV tile would free: a CTA less does.
+  spec.target = Target{90, 'a'};
+  const Result<KernelChoice> fewer = step_down(spec, kernel_set(spec)->front());
+  REQUIRE(fewer.ok());
+  CHECK(describe(*fewer) == "1x16: 66576 bytes, 2 CTAs");
+  CHECK(step_down(spec, step_down(spec, *fewer).value()).status().code == Code::kResourceLimit);
+  // The epilogue counts where it is larger: 16 groups of 240 + 8 + 2 words.
+  spec = spec_of({90, 'a'}, 16, 240);
+  spec.tile = FixedTile{1, 16};
+  CHECK(described(spec) == Texts{"1x16: 17552 bytes, 3 CTAs"});
+  spec.dtype.kv = DType::kE5m2;
+  CHECK(described(spec) == Texts{"1x16: 16016 bytes, 3 CTAs"});
 }
 
 TEST_CASE("merge is one kernel without classes") {
