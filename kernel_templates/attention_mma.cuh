@@ -30,6 +30,7 @@ struct AttentionTile {
   // none to spare.
   static constexpr bool kHoldQueries = Layout::kBlocks == 1 && kSteps <= 8;
   // Prefill has arithmetic to hide the copies' addresses behind; decode lives on bytes in flight.
+  // In the longest tile a thread has half as many copies, and late ones spilled 8 to 12 bytes.
   static constexpr bool kCopyLate =
       Layout::kKvWarps == 1 && Class::kQ < 256 && !Config::kPaged && !kHasFunctors<Config>;
   using Operand = Operands<Element, typename Config::KvElement, !kHoldQueries && kLogits % 4 == 0>;
@@ -74,19 +75,8 @@ struct AttentionTile {
     return {args, request, positions() + stage * Class::kKv + first, position + first};
   }
 
-  LOOM_DEVICE void run() {
-    begin();
-    KvSource<Config, Class::kKv> source(args, request, work, bounds.end, positions());
-    ring().walk(source, args, bounds.begin, bounds.end, *this);
-    copy_async_wait<0>();  // of an item without keys: nothing above waited for its queries
-    __syncthreads();       // queries and ring become the epilogue's scratch
-    finish();
-  }
-
   LOOM_DEVICE void begin() {
     bounds = kv_bounds<Config, Class>(plan, request, work);
-    if constexpr (kSkipsTiles<Config>)
-      bounds.begin = Ring::next(*this, bounds.begin - Class::kKv, bounds.end);
     if (threadIdx.x == 0) {  // the walk's first barrier shows them to the others
       kept.full_begin = bounds.full_begin;
       kept.full_end = bounds.full_end;
@@ -333,8 +323,9 @@ LOOM_DEVICE int run_item(const AttentionArgs& args, const PlanHeader& plan, cons
                                                              kept, shared);
     }
   }
-  AttentionTile<Config, TileClass<index>, Variant>{args, plan, variant, work, request, kept, shared}
-      .run();
+  AttentionTile<Config, TileClass<index>, Variant> tile{args,    plan, variant, work,
+                                                        request, kept, shared};
+  run_tile<Config, TileClass<index>>(tile);
   return TileClass<index>::kQ;
 }
 

@@ -66,15 +66,6 @@ struct DecodeTile {
                                        bounds.end) == TileMask::kSkip;
   }
 
-  LOOM_DEVICE void run() {
-    begin();
-    KvSource<Config, Class::kKv> source(args, request, work, bounds.end, positions());
-    ring().walk(source, args, bounds.begin, bounds.end, *this);
-    copy_async_wait<0>();  // of an item without keys: nothing above waited for its query
-    __syncthreads();       // query and ring become the epilogue's scratch
-    finish();
-  }
-
   LOOM_DEVICE void begin() {
     bounds = kv_bounds<Config, Class>(plan, request, work);
     copy_queries<Config>(query_row(), args, request, work);
@@ -215,7 +206,8 @@ LOOM_DEVICE void decode_simt(const AttentionArgs& args) {
   walk_queue<Config, Variant>(
       args, [&](const PlanHeader& plan, const Variant& variant, const WorkItem& work,
                 const RequestRow& request, Kept&, unsigned char* shared) {
-        DecodeTile<Config, TileClass<0>, Variant>{args, plan, variant, work, request, shared}.run();
+        DecodeTile<Config, TileClass<0>, Variant> tile{args, plan, variant, work, request, shared};
+        run_tile<Config, TileClass<0>>(tile);
         return 1;
       });
 }

@@ -75,4 +75,20 @@ struct KvRing {
   }
 };
 
+// One item from its queries to its stored rows, the same in every family: a tile of queries gives
+// begin(), the walk's step(), and finish().
+template <class Config, class Class, class Tile>
+LOOM_DEVICE void run_tile(Tile& tile) {
+  using Ring = KvRing<Config, Class>;
+  tile.begin();
+  if constexpr (kSkipsTiles<Config>)
+    tile.bounds.begin = Ring::next(tile, tile.bounds.begin - Class::kKv, tile.bounds.end);
+  KvSource<Config, Class::kKv> source(tile.args, tile.request, tile.work, tile.bounds.end,
+                                      tile.positions());
+  tile.ring().walk(source, tile.args, tile.bounds.begin, tile.bounds.end, tile);
+  copy_async_wait<0>();  // of an item without keys: nothing above waited for its queries
+  __syncthreads();       // queries and ring become the epilogue's scratch
+  tile.finish();
+}
+
 }  // namespace loom

@@ -110,10 +110,9 @@ LOOM_DEVICE LogitRow logit_row(const PlanHeader& plan, const RequestRow& request
 
 // One logit through transform and mask, in two forms: of a tile that the structured masks cut
 // (`partial`), and of one where every row sees every key, which asks nothing but the variant;
-// without `ask` not even its mask.
-// mask_bit() is the logit's bit of a custom mask. Leaves an input of the softmax: a scaled logit
-// where something has to see it (kScalesLogits), else the raw product, which softmax_factor()
-// scales.
+// without `ask` not even its mask. mask_bit() is the logit's bit of a custom mask. Leaves an input
+// of the softmax: a scaled logit where something has to see it (kScalesLogits), else the raw
+// product, which softmax_factor() scales.
 template <class Config, class Variant, bool partial, bool ask, class MaskBit>
 LOOM_DEVICE float apply_variant_to_logit(float x, int kv_pos, const LogitRow& row,
                                          const Variant& variant, const PlanHeader& plan,

@@ -22,19 +22,21 @@ struct Mutant {
 };
 
 // Two requests, grouped heads, a tail in every tile, causal rows, split KV (so the merge runs):
-// small, and hits all of it. (Without the causal mask for what the causal mask would hide.)
+// small, and hits all of it. The last chunk is one tile of keys: behind two, the epilogue
+// overwrites none that others still read. (Without the causal mask for what the causal mask would
+// hide.)
 constexpr const char* kCase = R"({"case": 1,
   "spec": {"attnloom": 1, "kernel": "attention", "dtype": {"q": "bf16", "kv": "bf16", "o": "bf16"},
     "head_dim": {"qk": 64, "vo": 64}, "group_size": 3, "layout": {"kv": "paged", "page_size": 5},
     "tile": {"q": 16, "kv": 64}, "variant": {"name": "plain", "mask": {"causal": true}}},
-  "workload": {"heads": {"q": 3, "kv": 1}, "qo_len": [7, 1], "kv_len": [230, 459]},
+  "workload": {"heads": {"q": 3, "kv": 1}, "qo_len": [7, 1], "kv_len": [230, 445]},
   "inputs": {"q": {"random": "normal", "seed": 1}, "k": {"random": "normal", "seed": 2},
     "v": {"random": "normal", "seed": 3}}})";
 
 constexpr Mutant kMutants[] = {
-    {"missing barrier", "loom/pipeline.cuh", "__syncthreads();", ";"},
-    {"missing barrier before the epilogue", "attention_mma.cuh",
-     "copy_async_wait<0>();\n    __syncthreads();", "copy_async_wait<0>();"},
+    {"missing barrier", "loom/pipeline.cuh", "__syncthreads();\n      tile.step", "tile.step"},
+    {"missing barrier before the epilogue", "loom/pipeline.cuh",
+     "copy_async_wait<0>();\n  __syncthreads();", "copy_async_wait<0>();"},
     {"missing wait for copies", "loom/pipeline.cuh", "copy_async_wait<kAhead - 1>();",
      "copy_async_wait<kAhead>();"},
     {"one page index too far", "loom/copy.cuh",
@@ -64,6 +66,8 @@ constexpr Mutant kMutants[] = {
      "merge_row<Config>(x, first, row, dim, tile.count - 1, tile_rows)"},
     {"lanes of a warp do not wait for each other", "attention_mma.cuh",
      "__syncwarp();\n      for (int i = lane_index()", "for (int i = lane_index()", 1, true, 64},
+    {"decode: missing barrier before the epilogue", "loom/pipeline.cuh",
+     "copy_async_wait<0>();\n  __syncthreads();", "copy_async_wait<0>();", 1, true, 1},
     {"decode: states merged before all are there", "decode_simt.cuh",
      "__syncthreads();\n    const OutputRows", "const OutputRows", 1, true, 1},
     {"decode: a key's mask taken from the first group's", "decode_simt.cuh",
