@@ -237,39 +237,37 @@ Result<Twin> make_twin(std::string_view variant, const ParamValues& params,
 
 namespace {
 
-RowTransform in_turn(RowTransform first, RowTransform second) {
+// What both say where there are both, else the one that there is.
+template <class Hook, class Both>
+Hook joined(const Hook& first, const Hook& second, Both both) {
   if (!first) return second;
   if (!second) return first;
-  return [first, second](std::span<double> row, const RowPlace& at) {
-    first(row, at);
-    second(row, at);
-  };
+  return both(first, second);
+}
+
+RowTransform in_turn(const RowTransform& first, const RowTransform& second) {
+  return joined(first, second, [](const RowTransform& before, const RowTransform& after) {
+    return [before, after](std::span<double> row, const RowPlace& at) {
+      before(row, at);
+      after(row, at);
+    };
+  });
 }
 
 void add_hooks(Hooks& hooks, const Hooks& next) {
-  if (const auto before = hooks.logits_transform; before && next.logits_transform) {
-    hooks.logits_transform = [before, after = next.logits_transform](double x,
-                                                                     const LogitPlace& at) {
-      return after(before(x, at), at);
-    };
-  } else if (!before) {
-    hooks.logits_transform = next.logits_transform;
-  }
-  if (const auto before = hooks.logits_mask; before && next.logits_mask) {
-    hooks.logits_mask = [before, after = next.logits_mask](const LogitPlace& at) {
-      return before(at) && after(at);
-    };
-  } else if (!before) {
-    hooks.logits_mask = next.logits_mask;
-  }
-  if (const auto before = hooks.output_transform; before && next.output_transform) {
-    hooks.output_transform = [before, after = next.output_transform](double o, double lse, int dim,
-                                                                     const OutputPlace& at) {
-      return after(before(o, lse, dim, at), lse, dim, at);
-    };
-  } else if (!before) {
-    hooks.output_transform = next.output_transform;
-  }
+  hooks.logits_transform =
+      joined(hooks.logits_transform, next.logits_transform, [](auto before, auto after) {
+        return [before, after](double x, const LogitPlace& at) { return after(before(x, at), at); };
+      });
+  hooks.logits_mask = joined(hooks.logits_mask, next.logits_mask, [](auto before, auto after) {
+    return [before, after](const LogitPlace& at) { return before(at) && after(at); };
+  });
+  hooks.output_transform =
+      joined(hooks.output_transform, next.output_transform, [](auto before, auto after) {
+        return [before, after](double o, double lse, int dim, const OutputPlace& at) {
+          return after(before(o, lse, dim, at), lse, dim, at);
+        };
+      });
   hooks.query_transform = in_turn(hooks.query_transform, next.query_transform);
   hooks.key_transform = in_turn(hooks.key_transform, next.key_transform);
   hooks.value_transform = in_turn(hooks.value_transform, next.value_transform);
