@@ -6,15 +6,16 @@ import contextlib
 import io
 import os
 import sys
-import tempfile
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "..", "tools"), HERE]
 
 import full_sweep  # noqa: E402
+from scratch_tree import TreeTest  # noqa: E402
 
 
-class FullSweepTest(unittest.TestCase):
+class FullSweepTest(TreeTest):
     """Against a program of 250 cells that notes what it is asked for; cell 120 differs while `bad` is there."""
 
     PROGRAM = """#!/bin/sh
@@ -28,18 +29,9 @@ echo "cells $range of 250, 1 refused"
 """
 
     def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.root = scratch.name
+        super().setUp()
         program = self.write("b/tests/kernels/sweep_test", self.PROGRAM.replace("{root}", self.root))
         os.chmod(program, 0o755)
-
-    def write(self, path, text):
-        full = os.path.join(self.root, path)
-        os.makedirs(os.path.dirname(full), exist_ok=True)
-        with open(full, "w", encoding="utf-8") as file:
-            file.write(text)
-        return full
 
     def sweep(self, *words, commit="c"):
         said = io.StringIO()

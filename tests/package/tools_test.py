@@ -5,7 +5,6 @@
 import os
 import subprocess
 import sys
-import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -18,24 +17,9 @@ import check_library  # noqa: E402
 import embed_sources  # noqa: E402
 import show_runs  # noqa: E402
 import strip_source  # noqa: E402
+from scratch_tree import TreeTest  # noqa: E402
 
 SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
-
-
-class TreeTest(unittest.TestCase):
-    """A scratch repository of the files a test names."""
-
-    def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.root = scratch.name
-
-    def write(self, path, text):
-        full = os.path.join(self.root, path)
-        os.makedirs(os.path.dirname(full), exist_ok=True)
-        with open(full, "w", encoding="utf-8") as file:
-            file.write(text)
-        return full
 
 
 class LayersTest(TreeTest):
