@@ -18,11 +18,10 @@
 #include "base/files.h"
 #include "base/status.h"
 #include "cache/key.h"
+#include "cache/layer.h"
 #include "compile/artifact.h"
 
 namespace attnloom {
-
-enum class Layer { kDisk, kReadOnly };
 
 struct StoreOptions {
   std::string root;  // "" = no writable directory
@@ -65,8 +64,8 @@ class Store {
   // Errors are CACHE_IO and never fatal: the artifact can be used all the same.
   Status publish(const std::string& request_key, const Source& source, const Artifact& artifact);
 
-  const std::string& root() const;   // "" when there is none or it was refused
-  std::string root_refusal() const;  // why, or ""
+  const std::string& root() const;          // "" when there is none or it was refused
+  const std::string& root_refusal() const;  // why, or ""
   StoreCounters counters() const;
 
  private:

@@ -37,12 +37,16 @@ std::string_view origin_name(Origin origin) {
   switch (origin) {
     case Origin::kCompiled:
       return "compiled";
-    case Origin::kDisk:
-      return "disk";
     case Origin::kMemory:
       return "memory";
+    case Origin::kDisk:
+      return "disk";
     case Origin::kReadOnly:
       return "readonly";
+    case Origin::kBundle:
+      return "bundle";
+    case Origin::kRemote:
+      return "remote";
   }
   return "";
 }

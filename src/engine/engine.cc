@@ -74,6 +74,8 @@ EngineCounters Engine::counters() const {
   counters.memory_hits = from.memory_hits;
   counters.disk_hits = from.disk_hits;
   counters.read_only_hits = from.read_only_hits;
+  counters.bundle_hits = from.bundle_hits;
+  counters.remote_hits = from.remote_hits;
   counters.misses = from.misses;
   counters.compiles = from.compiles;
   counters.compile_failures = from.compile_failures;
@@ -102,6 +104,8 @@ Json counters_json(const EngineCounters& counters, const StoreCounters& store) {
   return {{"memory_hits", counters.memory_hits},
           {"disk_hits", counters.disk_hits},
           {"read_only_hits", counters.read_only_hits},
+          {"bundle_hits", counters.bundle_hits},
+          {"remote_hits", counters.remote_hits},
           {"misses", counters.misses},
           {"compiles", counters.compiles},
           {"compile_failures", counters.compile_failures},

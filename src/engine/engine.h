@@ -45,6 +45,8 @@ struct EngineCounters {
   std::uint64_t memory_hits = 0;
   std::uint64_t disk_hits = 0;
   std::uint64_t read_only_hits = 0;
+  std::uint64_t bundle_hits = 0;
+  std::uint64_t remote_hits = 0;
   std::uint64_t misses = 0;  // no layer had it
   std::uint64_t compiles = 0;
   std::uint64_t compile_failures = 0;

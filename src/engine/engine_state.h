@@ -32,7 +32,8 @@ struct Obtained {
 };
 
 struct EngineTallies {
-  std::atomic<std::uint64_t> memory_hits{0}, disk_hits{0}, read_only_hits{0}, misses{0};
+  std::atomic<std::uint64_t> memory_hits{0}, disk_hits{0}, read_only_hits{0}, bundle_hits{0};
+  std::atomic<std::uint64_t> remote_hits{0}, misses{0};
   std::atomic<std::uint64_t> compiles{0}, compile_failures{0}, step_downs{0};
   std::atomic<std::uint64_t> loads{0}, launches{0}, copies{0};
 };

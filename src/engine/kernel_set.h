@@ -25,8 +25,9 @@ namespace attnloom {
 
 class Engine;
 
-enum class Origin { kCompiled, kDisk, kMemory, kReadOnly };
-std::string_view origin_name(Origin origin);  // "compiled", "disk", "memory", "readonly"
+enum class Origin { kCompiled, kMemory, kDisk, kReadOnly, kBundle, kRemote };
+// "compiled", "memory", "disk", "readonly", "bundle", "remote"
+std::string_view origin_name(Origin origin);
 
 // A kernel that was tried before the one in use and spilled registers.
 struct SteppedDown {

@@ -2,6 +2,7 @@
 // From a Source to an artifact: memory, store, compile. Nothing about a failure is kept: the next
 // call tries again.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 
@@ -18,6 +19,18 @@ std::string seconds_text(std::chrono::steady_clock::duration time) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.2f s", std::chrono::duration<double>(time).count());
   return text;
+}
+
+Origin origin_of(Layer layer) {
+  constexpr std::array<Origin, kLayers> kOrigins = {Origin::kDisk, Origin::kReadOnly,
+                                                    Origin::kBundle, Origin::kRemote};
+  return kOrigins[static_cast<std::size_t>(layer)];
+}
+
+std::atomic<std::uint64_t>& hits_of(EngineTallies& tallies, Layer layer) {
+  const std::array<std::atomic<std::uint64_t>*, kLayers> all = {
+      &tallies.disk_hits, &tallies.read_only_hits, &tallies.bundle_hits, &tallies.remote_hits};
+  return *all[static_cast<std::size_t>(layer)];
 }
 
 bool has_parts(const Artifact& artifact, const Need& need) {
@@ -65,8 +78,8 @@ std::shared_ptr<BuiltKernel> Engine::State::in_store(const Source& source,
   auto built = std::make_shared<BuiltKernel>();
   built->artifact = std::move(found->artifact);
   built->kernel_key = std::move(found->kernel_key);
-  built->origin = found->layer == Layer::kDisk ? Origin::kDisk : Origin::kReadOnly;
-  count(built->origin == Origin::kDisk ? tallies.disk_hits : tallies.read_only_hits);
+  built->origin = origin_of(found->layer);
+  count(hits_of(tallies, found->layer));
   return keep(request_key, std::move(built));
 }
 

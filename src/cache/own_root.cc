@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/own_root.h"
+
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "cache/layout.h"
+#include "cache/root_check.h"
+#include "cache/toolchain_list.h"
+
+namespace attnloom {
+namespace {
+
+constexpr std::string_view kTagName = "/CACHEDIR.TAG";
+// The signature is that of the cache directory tagging convention: backup programs skip such a
+// directory.
+constexpr std::string_view kTag =
+    "Signature: 8a477f597d28d172789f06886806bc55\n# Attnloom's kernel cache: may be deleted at any "
+    "time.\n";
+constexpr std::int64_t kStaleTempNs = std::int64_t{3600} * 1'000'000'000;
+constexpr int kListAttempts = 8;
+constexpr int kQuarantineNames = 8;
+
+std::string file_name(const std::string& path) {
+  return path.substr(path.find_last_of('/') + 1);
+}
+
+std::string normal_path(const std::string& path) {
+  std::error_code ignored;
+  std::filesystem::path normal = std::filesystem::absolute(path, ignored).lexically_normal();
+  if (!normal.has_filename()) normal = normal.parent_path();  // "/cache/"
+  return normal.string();
+}
+
+}  // namespace
+
+OwnRoot::OwnRoot(FileSystem& files, const std::string& root, Warn warn)
+    : files_(files), warn_(std::move(warn)) {
+  if (root.empty()) return;
+  const std::string path = normal_path(root);
+  refusal_ = refuse_root(files, path);
+  if (refusal_.empty())
+    root_ = path;
+  else
+    warn_("cache directory " + path + " is not used: " + refusal_ + "; kernels stay in memory; " +
+          kRootRemedy);
+}
+
+std::string OwnRoot::base() const {
+  return layout::base(root_);
+}
+
+std::vector<Fingerprint> OwnRoot::toolchains() const {
+  if (root_.empty()) return {};
+  const auto text = files_.read(layout::toolchains(base()));
+  return text.ok() ? parse_toolchains(*text) : std::vector<Fingerprint>();
+}
+
+// Out of the way and kept for whoever wants to know, under the same name, so a fault that repeats
+// takes no more room.
+void OwnRoot::quarantine(const std::string& path, const std::string& reason) {
+  ++quarantined_;
+  const std::string to = base() + "/quarantine/" + file_name(path);
+  bool moved = files_.make_directories(base() + "/quarantine").ok() && files_.rename(path, to).ok();
+  // A directory cannot take the name of one that is there already.
+  for (int i = 1; !moved && i < kQuarantineNames; ++i)
+    moved = files_.rename(path, to + "." + std::to_string(i)).ok();
+  warn_("cache entry " + path + " is damaged (" + reason + ") and " +
+        (moved ? "was moved to quarantine" : "cannot be moved away") +
+        "; the kernel is compiled again");
+}
+
+std::string refuse_entry(const Result<Entry>& entry, const std::string& request_key,
+                         const std::string& fingerprint) {
+  if (!entry.ok()) return entry.status().cause;
+  if (entry->request_key != request_key) return "it is the entry of another key";
+  if (entry->artifact.fingerprint.hex != fingerprint) return "it is the entry of another compiler";
+  return {};
+}
+
+std::optional<Entry> OwnRoot::read(const std::string& request_key, const std::string& fingerprint,
+                                   Unpack unpack) {
+  const std::string path = layout::entry(base(), request_key, fingerprint);
+  const FileInfo info = files_.info(path);
+  if (!info.exists) return std::nullopt;
+  if (const std::string reason = refuse_file(info); !reason.empty()) {
+    warn_("cache entry " + path + " is not used: " + reason);
+    return std::nullopt;
+  }
+  if (!info.is_regular) {
+    quarantine(path, "not a file");
+    return std::nullopt;
+  }
+  const auto bytes = files_.read(path);
+  if (!bytes.ok())
+    return std::nullopt;  // gone, stale or unreadable just now: a miss, not a damaged entry
+  auto entry = decode_entry(*bytes, unpack);
+  if (const std::string reason = refuse_entry(entry, request_key, fingerprint); !reason.empty()) {
+    quarantine(path, reason);
+    return std::nullopt;
+  }
+  return std::move(entry).value();
+}
+
+// Files of writers that were killed. A live writer's file is younger by far.
+void OwnRoot::sweep_temps() {
+  const std::string directory = base() + "/tmp";
+  const auto names = files_.list(directory);
+  if (!names.ok()) return;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const std::int64_t now_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+  for (const std::string& name : *names) {
+    const FileInfo info = files_.info(directory + "/" + name);
+    // A failure leaves the file for the next sweep.
+    if (info.is_regular && now_ns - info.mtime_ns > kStaleTempNs)
+      (void)files_.remove(directory + "/" + name);
+  }
+}
+
+// Once, before the first write: a process that only reads leaves no trace.
+Status OwnRoot::prepare() {
+  if (prepared_) return ok_status();
+  ATTNLOOM_CHECK(files_.make_directories(base() + "/tmp"));
+  // Between the check at construction and now the directory may have been made by somebody else.
+  if (const std::string reason = refuse_root(files_, base()); !reason.empty()) {
+    return make_error(Code::kCacheIo, root_, "the directory must not be used: " + reason,
+                      kRootRemedy);
+  }
+  ATTNLOOM_CHECK(
+      files_.publish(base() + "/tmp", base() + std::string(kTagName), kTag, Publish::kFirstWins));
+  sweep_temps();
+  prepared_ = true;
+  return ok_status();
+}
+
+// Two toolchains that are new to the root at the same moment can overwrite each other's line;
+// writing until the line stays closes all but the last instant of that, and as every publication
+// comes here, the next one mends the rest. Meanwhile a line that is missing is a miss, never a
+// wrong kernel. (A lock would have to lie on the cache's own file system, where locks are what
+// fails.)
+Status OwnRoot::list_toolchain(const Fingerprint& fingerprint) {
+  for (int attempt = 0; attempt < kListAttempts; ++attempt) {
+    std::vector<Fingerprint> list = toolchains();
+    if (!add_toolchain(list, fingerprint)) return ok_status();
+    ATTNLOOM_CHECK(files_.publish(base() + "/tmp", layout::toolchains(base()),
+                                  print_toolchains(list), Publish::kReplace));
+  }
+  return ok_status();
+}
+
+Status OwnRoot::publish(const std::string& request_key, const Artifact& artifact,
+                        const std::function<std::string()>& encode) {
+  ATTNLOOM_CHECK(prepare());
+  const std::string& fingerprint = artifact.fingerprint.hex;
+  const std::string path = layout::entry(base(), request_key, fingerprint);
+  const auto present = read(request_key, fingerprint, Unpack::kCubinOnly);
+  if (!present || (!present->has_ptx && !artifact.ptx.empty())) {
+    // What is still there under the name is not an entry we may use, so it is replaced as well.
+    const bool replace = files_.info(path).exists;
+    ATTNLOOM_CHECK(files_.make_directories(path.substr(0, path.find_last_of('/'))));
+    ATTNLOOM_CHECK(files_.publish(base() + "/tmp", path, encode(),
+                                  replace ? Publish::kReplace : Publish::kFirstWins));
+    ++published_;
+  }
+  return list_toolchain(artifact.fingerprint);
+}
+
+}  // namespace attnloom
