@@ -66,13 +66,12 @@ struct AttentionTile {
     return lane_place(queries(), Layout::row_begin(), lane());
   }
   LOOM_DEVICE Ring ring() const { return {shared_address(shared) + QTile::kBytes}; }
-  LOOM_DEVICE int* positions() const {
-    return reinterpret_cast<int*>(shared + QTile::kBytes + Ring::kStagesBytes);
+  LOOM_DEVICE int* beside(int stage) const {
+    return reinterpret_cast<int*>(shared + QTile::kBytes + Ring::kStagesBytes +
+                                  stage * Ring::kBesideBytes);
   }
-
-  // Of a stage's columns from `first` on.
-  LOOM_DEVICE KvColumns<Config> columns_of(int position, int stage, int first) const {
-    return {args, request, positions() + stage * Class::kKv + first, position + first};
+  LOOM_DEVICE KvColumns<Config> columns_of(int position, int stage) const {
+    return {args, request, beside(stage), position};
   }
 
   LOOM_DEVICE void begin() {
@@ -86,7 +85,7 @@ struct AttentionTile {
   }
 
   LOOM_DEVICE TileMask tile_mask(int position, int stage) const {
-    return tile_mask_of<Config, Class>(variant, request, work, columns_of(position, stage, 0),
+    return tile_mask_of<Config, Class>(variant, request, work, columns_of(position, stage),
                                        bounds.end);
   }
   LOOM_DEVICE bool is_skipped(int position) const {
@@ -108,7 +107,7 @@ struct AttentionTile {
                         const typename Ring::VTile& tokens, const CopyNext& copy_next) {
     if constexpr (!kCopyLate) copy_next();
     if constexpr (kSkipsBlocks<Config>) {
-      if (is_dead<Config, Class>(plan, variant, request, work, columns_of(position, stage, 0),
+      if (is_dead<Config, Class>(plan, variant, request, work, columns_of(position, stage),
                                  bounds.end)) {
         if (position == bounds.begin) bounds.begin += Class::kKv;  // where queries are prepared
         return kCopyLate ? copy_next() : void();
@@ -116,7 +115,7 @@ struct AttentionTile {
     }
     if constexpr (kHasRowFunctors<Config>) {
       transform_tiles<Config>(shared, queries(), keys, tokens, variant, request, work, bounds,
-                              columns_of(position, stage, 0), position);
+                              columns_of(position, stage), position);
     }
     if ((Operand::kUnpacks || kHoldQueries) && position == bounds.begin) prepare_queries();
     float logits[Layout::kBlocks][kLogits][4];
@@ -124,7 +123,7 @@ struct AttentionTile {
     if constexpr (kCopyLate) copy_next();
     if ((Config::kWindow && position < kept.full_begin) || position + Class::kKv > kept.full_end) {
       apply_variant<true>(logits, position, stage);
-    } else if constexpr (kHasFunctors<Config>) {
+    } else if constexpr (kHasFunctors<Config> || MaskTile<Config, Class>::kUsed) {
       apply_variant<false>(logits, position, stage);
     }
     if constexpr (Config::kSoftmax)
@@ -145,14 +144,13 @@ struct AttentionTile {
   template <bool partial, bool ask>
   LOOM_DEVICE void apply_to_blocks(float (&logits)[Layout::kBlocks][kLogits][4], int position,
                                    int stage) {
-    const KvColumns<Config> columns = columns_of(position, stage, Layout::kv_begin());
-    const MaskRows<Config, 16 * Layout::kBlocks, 8 * kLogits> mask(
-        columns, work.q_row + Layout::row_begin());
+    const KvColumns<Config> columns = columns_of(position, stage);
+    const MaskTile<Config, Class> mask(beside(stage), columns, work);
 #pragma unroll
     for (int b = 0; b < Layout::kBlocks; ++b) {
       apply_variant_to<Config, Variant, partial, ask>(logits[b], variant, plan, request, work,
-                                                      bounds.end, columns,
-                                                      Layout::row_begin() + 16 * b, mask, 16 * b);
+                                                      bounds.end, columns, Layout::kv_begin(),
+                                                      Layout::row_begin() + 16 * b, mask);
     }
   }
 

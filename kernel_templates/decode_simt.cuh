@@ -54,11 +54,12 @@ struct DecodeTile {
 
   LOOM_DEVICE QRow query_row() const { return {shared_address(shared)}; }
   LOOM_DEVICE Ring ring() const { return {shared_address(shared) + QRow::kBytes}; }
-  LOOM_DEVICE int* positions() const {
-    return reinterpret_cast<int*>(shared + QRow::kBytes + Ring::kStagesBytes);
+  LOOM_DEVICE int* beside(int stage) const {
+    return reinterpret_cast<int*>(shared + QRow::kBytes + Ring::kStagesBytes +
+                                  stage * Ring::kBesideBytes);
   }
   LOOM_DEVICE KvColumns<Config> columns_of(int position, int stage) const {
-    return {args, request, positions() + stage * Class::kKv, position};
+    return {args, request, beside(stage), position};
   }
 
   LOOM_DEVICE bool is_skipped(int position) const {
@@ -120,7 +121,7 @@ struct DecodeTile {
     if ((Config::kWindow && position < bounds.full_begin) ||
         position + Class::kKv > bounds.full_end) {
       apply_variant<true>(logits, position, stage);
-    } else if constexpr (kHasFunctors<Config>) {
+    } else if constexpr (kHasFunctors<Config> || MaskTile<Config, Class>::kUsed) {
       apply_variant<false>(logits, position, stage);
     }
     if constexpr (Config::kSoftmax)
@@ -150,13 +151,17 @@ struct DecodeTile {
   template <bool partial>
   LOOM_DEVICE void apply_variant(float (&logits)[kKeys], int position, int stage) const {
     const KvColumns<Config> columns = columns_of(position, stage);
+    const MaskTile<Config, Class> mask(beside(stage), columns, work);
     const LogitRow row = logit_row<Config>(plan, request, work, bounds.end, work.q_row);
 #pragma unroll
     for (int i = 0; i < kKeys; ++i) {
-      const int kv_pos = columns.position(i * Groups::kCount + Groups::group());
+      const int column = i * Groups::kCount + Groups::group();
+      const int kv_pos = columns.position(column);
       logits[i] = apply_variant_to_logit<Config, Variant, partial, true>(
-          logits[i], kv_pos, row, variant, plan, args, request, work,
-          [&] { return columns.mask_keeps(row.token, kv_pos); });
+          logits[i], kv_pos, row, variant, plan, args, request, work, [&] {
+            return Config::kBsr ? columns.mask_keeps(row.token, kv_pos)
+                                : mask.keeps(row.token, column);
+          });
     }
   }
 

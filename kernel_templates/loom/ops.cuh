@@ -6,6 +6,7 @@
 //   shared_address(p)                 32-bit shared-memory address of a pointer
 //   thread_index_now()                threadIdx.x, never hoisted: what comes of it dies with its block
 //   copy_async_16(to, from, bytes)    16 bytes global -> shared; `bytes` of them read (0 or 16), the rest zero
+//   copy_async_4(to, from)            4 bytes likewise, all of them read
 //   copy_async_commit(), _wait<n>()   close a group of copies; wait until at most n groups are in flight
 //   load_matrix_x4(r, a), _trans      four 8x8 matrices of 16-bit elements, one row address per lane
 //   mma_16x8x16(c, a, b0, b1, Element)  c += a * b, fp32 accumulators
@@ -14,6 +15,7 @@
 //   to_float(x)                       16-bit float -> float, exact
 //   exp2(x), log2(x), tanh(x)         approximate: 2^-22 relative, 2^-22 absolute, 2^-11 relative error
 //   reciprocal(x)                     approximate: 1 ulp
+//   exp(x), sigmoid(x)                approximate: 2^-21 relative while |x| < 8, 2^-24 |x| beyond
 //   sin(x), cos(x)                    approximate: 2^-20 absolute, |x| <= pi
 //   cosine_sine(phase, c, s)          likewise, of phase * 2^-32 of a turn
 //   fence_gpu()                       orders this thread's accesses before and after it for the whole device
@@ -34,6 +36,15 @@ LOOM_DEVICE float max_across_quad(float x) {
 LOOM_DEVICE float sum_across_quad(float x) {
   x += __shfl_xor_sync(~0u, x, 1);
   return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+// Two operations of the special function unit, where CUDA's expf() and 1.0f / x are eleven
+// multiply-adds and a slow path besides (--prec-div=false leaves a quotient of 1 exact).
+LOOM_DEVICE float exp(float x) {
+  return exp2(x * kLog2E);
+}
+LOOM_DEVICE float sigmoid(float x) {
+  return reciprocal(1.0f + exp(-x));
 }
 
 template <class Element>

@@ -23,6 +23,10 @@ LOOM_DEVICE void copy_async_16(u32 to, const void* from, int bytes) {
                : "memory");
 }
 
+LOOM_DEVICE void copy_async_4(u32 to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+}
+
 LOOM_DEVICE void copy_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "loom/copy.cuh"
+#include "loom/mask.cuh"
 #include "loom/tile_mask.cuh"
 
 namespace loom {
@@ -16,9 +17,11 @@ struct KvRing {
   using VTile = SharedTile<Class::kKv, Config::kHeadDimVo * kElementBytes / 2>;
   static constexpr int kStageBytes = KTile::kBytes + VTile::kBytes;
   static constexpr int kStagesBytes = Class::kStages * kStageBytes;
-  // Behind the stages, with block-sparse rows: the position of each key of a stage (columns.cuh).
-  static constexpr int kPositionBytes = Config::kBsr ? Class::kStages * Class::kKv * 4 : 0;
-  static constexpr int kBytes = kStagesBytes + kPositionBytes;
+  // Behind the stages, for each: of block-sparse rows the position of each key (columns.cuh), else
+  // the bits of a custom mask (mask.cuh).
+  static constexpr int kBesideBytes =
+      Config::kBsr ? Class::kKv * 4 : MaskTile<Config, Class>::kBytes;
+  static constexpr int kBytes = kStagesBytes + Class::kStages * kBesideBytes;
 
   u32 base;
 
@@ -52,6 +55,9 @@ struct KvRing {
       if constexpr (kSkipsTiles<Config>) position = cursor;
       if (position < end) {
         source.copy(args, keys(stage), values(stage), position, stage);
+        if constexpr (MaskTile<Config, Class>::kUsed)
+          copy_mask<Config, Class>(reinterpret_cast<u32*>(tile.beside(stage)), args, tile.request,
+                                   tile.work, position);
         const int following = next(tile, position, end);
         source.fetch_pages(following);
         if constexpr (kSkipsTiles<Config>) cursor = following;
@@ -84,7 +90,7 @@ LOOM_DEVICE void run_tile(Tile& tile) {
   if constexpr (kSkipsTiles<Config>)
     tile.bounds.begin = Ring::next(tile, tile.bounds.begin - Class::kKv, tile.bounds.end);
   KvSource<Config, Class::kKv> source(tile.args, tile.request, tile.work, tile.bounds.end,
-                                      tile.positions());
+                                      tile.beside(0));
   tile.ring().walk(source, tile.args, tile.bounds.begin, tile.bounds.end, tile);
   copy_async_wait<0>();  // of an item without keys: nothing above waited for its queries
   __syncthreads();       // queries and ring become the epilogue's scratch

@@ -77,8 +77,9 @@ struct WarpRows {
 };
 
 // Calls apply(row, number) for rows [0, count) of `tile`, which lies in `shared`. `chained`: the
-// functor's pos grows with the number. REQUIRES: barriers before and after.
-template <class Config, bool chained, class Tile, class Apply>
+// functor's pos grows with the number. `squares`: it asks for sums of squares. REQUIRES: barriers
+// before and after.
+template <class Config, bool chained, bool squares, class Tile, class Apply>
 LOOM_DEVICE void transform_rows(unsigned char* shared, const Tile& tile, int count, Apply&& apply) {
   using Rows = WarpRows<Config, Tile>;
   const Rows rows(shared, tile);
@@ -95,6 +96,7 @@ LOOM_DEVICE void transform_rows(unsigned char* shared, const Tile& tile, int cou
         batch[i].chain = &chain;
         rows.load(batch[i], k + i);
       }
+      if constexpr (squares) sum_squares(batch);
 #pragma unroll
       for (int i = 0; i < Rows::kBatch; ++i) apply(batch[i], first + Rows::kWarps * i);
 #pragma unroll
@@ -117,13 +119,15 @@ LOOM_DEVICE void transform_queries(unsigned char* shared, const Tile& queries,
                                    const Variant& variant, const RequestRow& request,
                                    const WorkItem& work) {
   const int count = min(Tile::kRows, request.q_end * Config::kGroupSize - work.q_row);
-  transform_rows<Config, false>(shared, queries, count, [&](RowOf<Tile>& row, int number) {
-    const int packed = work.q_row + number;
-    variant.query_transform(
-        row, RowArgs{request.batch, packed / Config::kGroupSize + request.kv_len - request.qo_len,
-                     work.kv_head * Config::kGroupSize + packed % Config::kGroupSize,
-                     request.qo_len, request.kv_len});
-  });
+  transform_rows<Config, false, Config::kQuerySquares>(
+      shared, queries, count, [&](RowOf<Tile>& row, int number) {
+        const int packed = work.q_row + number;
+        variant.query_transform(
+            row,
+            RowArgs{request.batch, packed / Config::kGroupSize + request.kv_len - request.qo_len,
+                    work.kv_head * Config::kGroupSize + packed % Config::kGroupSize, request.qo_len,
+                    request.kv_len});
+      });
 }
 
 // All row functors at one KV tile from `position`; queries with the first. Ends in a barrier.
@@ -149,14 +153,17 @@ LOOM_DEVICE void transform_tiles(unsigned char* shared, const QTile& queries, co
   };
   const int count = min(KTile::kRows, bounds.end - position);
   if constexpr (Config::kHasKeyTransform) {
-    transform_rows<Config, true>(shared, keys, count, [&](RowOf<KTile>& row, int number) {
-      if (exists(number)) variant.key_transform(row, args(number));
-    });
+    transform_rows<Config, true, Config::kKeySquares>(shared, keys, count,
+                                                      [&](RowOf<KTile>& row, int number) {
+                                                        if (exists(number))
+                                                          variant.key_transform(row, args(number));
+                                                      });
   }
   if constexpr (Config::kHasValueTransform) {
-    transform_rows<Config, true>(shared, values, count, [&](RowOf<VTile>& row, int number) {
-      if (exists(number)) variant.value_transform(row, args(number));
-    });
+    transform_rows<Config, true, Config::kValueSquares>(
+        shared, values, count, [&](RowOf<VTile>& row, int number) {
+          if (exists(number)) variant.value_transform(row, args(number));
+        });
   }
   __syncthreads();
 }

@@ -57,7 +57,7 @@ LOOM_DEVICE KvBounds kv_bounds(const PlanHeader& plan, const RequestRow& request
   }
   // Functors may index arrays by position, so they are never asked about rows that do not exist: in
   // a tile with such rows no KV tile counts as full.
-  if (Config::kCustomMask || (kHasFunctors<Config> && last_row >= request.q_end))
+  if ((Config::kCustomMask && Config::kBsr) || (kHasFunctors<Config> && last_row >= request.q_end))
     bounds.full_end = bounds.begin;
   if (Config::kWindow && !Config::kBsr && window_left<Config>(plan) >= 0) {
     const int lowest = max(first - window_left<Config>(plan), 0);
@@ -135,13 +135,13 @@ LOOM_DEVICE float apply_variant_to_logit(float x, int kv_pos, const LogitRow& ro
   return keep ? x : Config::kSoftmax ? negative_infinity() : 0.0f;
 }
 
-// One 16-row block of logits against `fragments * 8` columns.
+// One 16-row block of logits against `fragments * 8` columns, the tile's from `first` on.
 template <class Config, class Variant, bool partial, bool ask, int fragments, class Mask>
 LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& variant,
                                   const PlanHeader& plan, const RequestRow& request,
                                   const WorkItem& work, int kv_end,
-                                  const KvColumns<Config>& columns, int row_begin, const Mask& mask,
-                                  int mask_row) {
+                                  const KvColumns<Config>& columns, int first, int row_begin,
+                                  const Mask& mask) {
   const int lane = thread_index_now() & 31;  // not through the KV loop: it was what spilled
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -150,12 +150,12 @@ LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& 
     u32 bits = 0;
 #pragma unroll
     for (int j = 0; j < fragments; ++j) {
-      if constexpr (Config::kCustomMask && !Config::kBsr) {
-        if (j % 4 == 0) bits = mask.of(mask_row + fragment_row(2 * r, lane), j / 4);
+      if constexpr (Mask::kUsed) {
+        if (j % 4 == 0) bits = mask.word(row.token, first + 8 * j);
       }
 #pragma unroll
       for (int e = 2 * r; e < 2 * r + 2; ++e) {
-        const int kv_pos = columns.position(fragment_column(j, e, lane));
+        const int kv_pos = columns.position(first + fragment_column(j, e, lane));
         logits[j][e] = apply_variant_to_logit<Config, Variant, partial, ask>(
             logits[j][e], kv_pos, row, variant, plan, columns.args, request, work, [&] {
               return Config::kBsr ? columns.mask_keeps(row.token, kv_pos)

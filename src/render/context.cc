@@ -17,6 +17,11 @@ std::vector<TemplateContext> functor(const std::string& text) {
   return {TemplateContext{{{"text", text}}, {}}};
 }
 
+// Whether a row functor may ask for sums of squares: where its text never names them, no pass sums.
+bool sums_squares(const std::string& text) {
+  return text.find("sum_of_squares") != std::string::npos;
+}
+
 // The accessor of the param that holds the sinks.
 std::vector<TemplateContext> sink(const std::string& param) {
   if (param.empty()) return {};
@@ -106,6 +111,9 @@ TemplateContext variant_context(const Spec& spec, const KernelChoice& choice) {
       {"has_query_transform", text_of(!variant.query_transform.empty())},
       {"has_key_transform", text_of(!variant.key_transform.empty())},
       {"has_value_transform", text_of(!variant.value_transform.empty())},
+      {"query_squares", text_of(sums_squares(variant.query_transform))},
+      {"key_squares", text_of(sums_squares(variant.key_transform))},
+      {"value_squares", text_of(sums_squares(variant.value_transform))},
       {"class_count", std::to_string(choice.classes.size())},
       {"threads", std::to_string(choice.threads)},
       {"min_ctas_per_sm", std::to_string(choice.min_ctas_per_sm)},

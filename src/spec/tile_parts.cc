@@ -13,6 +13,15 @@ int kv_row_bytes(const Spec& spec, int columns) {
   return row_bytes(columns * bytes_of(spec.dtype.kv) / 2);
 }
 
+// Beside the rows of a stage: the position of each key of block-sparse rows, or the bits of a
+// custom mask (MaskTile in loom/mask.cuh).
+int beside_bytes(const Spec& spec, const TileClass& tile) {
+  if (spec.layout.kv == KvLayout::kBsr) return 4 * tile.kv;
+  if (!spec.variant.mask.custom) return 0;
+  const int tokens = (tile.q + spec.group_size - 2) / spec.group_size + 1;
+  return (tokens * ((tile.kv + 62) / 32) * 4 + 15) / 16 * 16;
+}
+
 }  // namespace
 
 int row_bytes(int columns) {
@@ -21,10 +30,8 @@ int row_bytes(int columns) {
 }
 
 int ring_bytes(const Spec& spec, const TileClass& tile) {
-  const int position_bytes = spec.layout.kv == KvLayout::kBsr ? 4 : 0;  // of each key of a stage
-  return tile.stages * tile.kv *
-         (kv_row_bytes(spec, spec.head_dim.qk) + kv_row_bytes(spec, spec.head_dim.vo) +
-          position_bytes);
+  const int rows = kv_row_bytes(spec, spec.head_dim.qk) + kv_row_bytes(spec, spec.head_dim.vo);
+  return tile.stages * (tile.kv * rows + beside_bytes(spec, tile));
 }
 
 int ctas_per_sm(const TargetLimits& limits, int shared, int registers, int warps) {

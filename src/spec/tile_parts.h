@@ -17,7 +17,8 @@ inline constexpr int kKeptBytes = 16;  // Kept, in loom/queue.cuh
 // (SharedTile in loom/tile.cuh).
 int row_bytes(int columns);
 
-// Of all stages of the ring of K and V tiles, with the positions that block-sparse rows need.
+// Of all stages of the ring of K and V tiles, with what stands beside them: positions of
+// block-sparse rows, or the bits of a custom mask.
 int ring_bytes(const Spec& spec, const TileClass& tile);
 
 // By shared memory, of which the driver takes some itself, and by registers.

@@ -109,10 +109,11 @@ TEST_CASE("mutants of the sparse loaders and masks are noticed", "[sparse]") {
   const Json bits =
       with_mask(base_case(20, 100, {{"kv", "paged"}, {"page_size", 3}}, Json::object()));
   const Json block_bits = with_mask(plain);
+  const Json whole_blocks = with_mask(ragged_blocks(Json::object(), 99));
   Json padded = base_case(3, 70, {{"kv", "padded"}}, Json::object());
   padded["workload"]["qo_len"] = {3, 2};
   padded["workload"]["kv_len"] = {70, 5};
-  const Json* all[] = {&plain, &causal, &windowed, &bits, &block_bits, &padded};
+  const Json* all[] = {&plain, &causal, &windowed, &bits, &block_bits, &whole_blocks, &padded};
   for (const Json* value : all)
     CHECK(verdict(*value, "loom/columns.cuh", "positions[column] : begin",
                   "positions[column] : begin") == "");
@@ -147,10 +148,14 @@ TEST_CASE("mutants of the sparse loaders and masks are noticed", "[sparse]") {
       {"bits without a row's length", bits, "loom/columns.cuh",
        "static_cast<i64>(token) * request.kv_len + position",
        "static_cast<i64>(token) * (request.kv_len & ~7) + position"},
-      {"words past the end of the array", bits, "loom/columns.cuh", "word * 4 + 4 <= last", "true"},
-      {"the second word forgotten", bits, "loom/columns.cuh", "high << 32 | low", "low"},
-      {"full tiles under a custom mask", bits, "loom/variant.cuh", "if (Config::kCustomMask ||",
-       "if ("},
+      {"words past the end of the array", bits, "loom/mask.cuh", "byte + 4 <= end", "true"},
+      {"the second word forgotten", bits, "loom/mask.cuh", "high << 32 | low", "low"},
+      {"words of the tile's first token", bits, "loom/mask.cuh", "(token - first_token) * kWords;",
+       "0;"},
+      {"full tiles of listed blocks under a custom mask", whole_blocks, "loom/variant.cuh",
+       "(Config::kCustomMask && Config::kBsr) ||", ""},
+      {"full tiles without their custom mask", bits, "attention_mma.cuh",
+       "kHasFunctors<Config> || MaskTile<Config, Class>::kUsed", "kHasFunctors<Config>"},
       {"every request in the first slot", padded, "loom/copy.cuh",
        "k += request.batch * args.k_page_stride;", ";"},
       {"slots that begin at 0", padded, "loom/copy.cuh",

@@ -32,6 +32,9 @@ struct Config {
   static constexpr bool kHasQueryTransform = false;
   static constexpr bool kHasKeyTransform = false;
   static constexpr bool kHasValueTransform = false;
+  static constexpr bool kQuerySquares = false;
+  static constexpr bool kKeySquares = false;
+  static constexpr bool kValueSquares = false;
   static constexpr int kClassCount = 2;
   static constexpr int kThreads = 128;
   static constexpr int kMinCtasPerSm = 2;
