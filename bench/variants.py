@@ -173,7 +173,7 @@ VARIANTS = {
     "alibi": Variant(
         fields={
             "params": [{"name": "slopes", "type": "ptr<f32>"}],
-            "logits_transform": "return logits - slopes[q_head] * float(q_pos - kv_pos);",
+            "logits_transform": "return logits - slopes[q_head] * (q_pos - kv_pos);",
         },
         arrays=alibi_slopes,
         logits=lambda torch, at, values: at.logits

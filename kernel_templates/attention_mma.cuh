@@ -121,37 +121,51 @@ struct AttentionTile {
     float logits[Layout::kBlocks][kLogits][4];
     multiply_queries(logits, keys);
     if constexpr (kCopyLate) copy_next();
+    float left = 1.0f;
     if ((Config::kWindow && position < kept.full_begin) || position + Class::kKv > kept.full_end) {
       apply_variant<true>(logits, position, stage);
     } else if constexpr (kHasFunctors<Config> || MaskTile<Config, Class>::kUsed) {
-      apply_variant<false>(logits, position, stage);
+      left = apply_variant<false>(logits, position, stage);
     }
     if constexpr (Config::kSoftmax)
-      state.fold(logits, values, softmax_factor<Config>(plan, args, work));
+      state.fold(logits, values, softmax_factor<Config>(plan, args, work) * left);
     multiply_values(logits, tokens);
   }
 
+  // Gives the factor that is left to the softmax.
   template <bool partial>
-  LOOM_DEVICE void apply_variant(float (&logits)[Layout::kBlocks][kLogits][4], int position,
-                                 int stage) {
-    if (Config::kHasTileMask && tile_mask(position, stage) == TileMask::kFull) {
-      apply_to_blocks<partial, false>(logits, position, stage);
-    } else {
-      apply_to_blocks<partial, true>(logits, position, stage);
-    }
+  LOOM_DEVICE float apply_variant(float (&logits)[Layout::kBlocks][kLogits][4], int position,
+                                  int stage) {
+    if (Config::kHasTileMask && tile_mask(position, stage) == TileMask::kFull)
+      return apply_to_blocks<partial, false>(logits, position, stage);
+    return apply_to_blocks<partial, true>(logits, position, stage);
   }
 
   template <bool partial, bool ask>
-  LOOM_DEVICE void apply_to_blocks(float (&logits)[Layout::kBlocks][kLogits][4], int position,
-                                   int stage) {
+  LOOM_DEVICE float apply_to_blocks(float (&logits)[Layout::kBlocks][kLogits][4], int position,
+                                    int stage) {
+    constexpr bool kMasks =
+        partial || Config::kCustomMask || (Config::kHasLogitsMask && ask) || !Config::kSoftmax;
+    float left = 1.0f;
     const KvColumns<Config> columns = columns_of(position, stage);
     const MaskTile<Config, Class> mask(beside(stage), columns, work);
 #pragma unroll
     for (int b = 0; b < Layout::kBlocks; ++b) {
-      apply_variant_to<Config, Variant, partial, ask>(logits[b], variant, plan, request, work,
-                                                      bounds.end, columns, Layout::kv_begin(),
-                                                      Layout::row_begin() + 16 * b, mask);
+      apply_variant_to<Config, Variant, partial, ask>(
+          logits[b], variant, plan, request, work, bounds.end, columns, Layout::kv_begin(),
+          Layout::row_begin() + 16 * b, mask, kMasks ? nullptr : &left);
     }
+    if (left > 0.0f) return left;
+      // The maximum is taken before the factor.
+#pragma unroll
+    for (int b = 0; b < Layout::kBlocks; ++b) {
+#pragma unroll
+      for (int j = 0; j < kLogits; ++j) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) logits[b][j][e] *= left;
+      }
+    }
+    return 1.0f;
   }
 
   LOOM_DEVICE void multiply_queries(float (&logits)[Layout::kBlocks][kLogits][4],

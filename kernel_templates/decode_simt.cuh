@@ -156,7 +156,7 @@ struct DecodeTile {
 #pragma unroll
     for (int i = 0; i < kKeys; ++i) {
       const int column = i * Groups::kCount + Groups::group();
-      const int kv_pos = columns.position(column);
+      const KvPosition kv_pos = columns.position(Groups::group(), i * Groups::kCount);
       logits[i] = apply_variant_to_logit<Config, Variant, partial, true>(
           logits[i], kv_pos, row, variant, plan, args, request, work, [&] {
             return Config::kBsr ? columns.mask_keeps(row.token, kv_pos)

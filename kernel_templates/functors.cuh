@@ -16,8 +16,9 @@ LOOM_DEVICE void run_logits(const Variant& variant, const FunctorArgs& args) {
     float x = args.in[i];
     int keep = 1;
     if constexpr (Config::kHasLogitsTransform) {
-      x = variant.logits_transform(x, place.batch, place.q_pos, place.kv_pos, place.q_head,
-                                   place.kv_head, place.q_len, place.kv_len);
+      x = variant.logits_transform(Logit{x, 1.0f}, place.batch, place.q_pos,
+                                   KvPosition{{place.kv_pos, 0}}, place.q_head, place.kv_head,
+                                   place.q_len, place.kv_len);
     }
     if constexpr (Config::kHasLogitsMask) {
       keep = variant.logits_mask(place.batch, place.q_pos, place.kv_pos, place.q_head,

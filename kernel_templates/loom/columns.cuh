@@ -22,6 +22,11 @@ struct KvColumns {
   LOOM_DEVICE int position(int column) const {
     return Config::kBsr ? positions[column] : begin + column;
   }
+  // Of column `first` + `offset`.
+  LOOM_DEVICE KvPosition position(int first, int offset) const {
+    if constexpr (Config::kBsr) return {{position(first + offset), 0}};
+    return {{begin + first, offset}};
+  }
 
   // Bits of the whole mask array; the product of two lengths leaves 32 bits.
   LOOM_DEVICE i64 mask_bit(int token, int position) const {

@@ -24,6 +24,7 @@
 // clang-format on
 #pragma once
 
+#include "loom/logit.cuh"
 #include "loom/ops_sm80.cuh"
 
 namespace loom {
@@ -38,13 +39,16 @@ LOOM_DEVICE float sum_across_quad(float x) {
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// Two operations of the special function unit, where CUDA's expf() and 1.0f / x are eleven
+// Of numbers, and of logits that still are to be scaled (loom/logit.cuh). Two operations of the
+// special function unit, where CUDA's expf() and 1.0f / x are eleven
 // multiply-adds and a slow path besides (--prec-div=false leaves a quotient of 1 exact).
-LOOM_DEVICE float exp(float x) {
+template <class T>
+LOOM_DEVICE float exp(const T& x) {
   return exp2(x * kLog2E);
 }
-LOOM_DEVICE float sigmoid(float x) {
-  return reciprocal(1.0f + exp(-x));
+template <class T>
+LOOM_DEVICE float sigmoid(const T& x) {
+  return reciprocal(1.0f + exp2(x * -kLog2E));
 }
 
 template <class Element>

@@ -108,29 +108,50 @@ LOOM_DEVICE LogitRow logit_row(const PlanHeader& plan, const RequestRow& request
   return row;
 }
 
+// Whether the transform's text gives a Scaled, whose factor the softmax can take over.
+template <class T>
+constexpr bool kIsScaled = false;
+template <>
+constexpr bool kIsScaled<Scaled> = true;
+
 // One logit through transform and mask, in two forms: of a tile that the structured masks cut
 // (`partial`), and of one where every row sees every key, which asks nothing but the variant;
 // without `ask` not even its mask. mask_bit() is the logit's bit of a custom mask. Leaves an input
 // of the softmax: a scaled logit where something has to see it (kScalesLogits), else the raw
-// product, which softmax_factor() scales.
+// product, which softmax_factor() scales. `left`, where it is given, takes a factor that is left to
+// the softmax too: only where no logit is masked, for it is the same for all.
 template <class Config, class Variant, bool partial, bool ask, class MaskBit>
-LOOM_DEVICE float apply_variant_to_logit(float x, int kv_pos, const LogitRow& row,
+LOOM_DEVICE float apply_variant_to_logit(float x, KvPosition kv_pos, const LogitRow& row,
                                          const Variant& variant, const PlanHeader& plan,
                                          const AttentionArgs& args, const RequestRow& request,
-                                         const WorkItem& work, MaskBit&& mask_bit) {
+                                         const WorkItem& work, MaskBit&& mask_bit,
+                                         float* left = nullptr) {
   bool keep = true;
   if constexpr (partial) keep = kv_pos < row.end && (!Config::kWindow || kv_pos >= row.begin);
   if constexpr (Config::kCustomMask) keep = keep && mask_bit();
   if constexpr (Config::kHasLogitsMask && ask) {
-    keep = keep && variant.logits_mask(request.batch, row.q_pos, kv_pos, row.q_head, work.kv_head,
-                                       request.qo_len, request.kv_len);
+    keep = keep && variant.logits_mask(request.batch, row.q_pos, int{kv_pos}, row.q_head,
+                                       work.kv_head, request.qo_len, request.kv_len);
   }
-  if constexpr (kScalesLogits<Config>) x *= logit_scale<Config>(plan, args, work);
+  const float scale = logit_scale<Config>(plan, args, work);
+  // Within the condition of a mask the scale would be loaded for every logit.
+  constexpr bool kScaleFirst = partial || Config::kCustomMask || Config::kHasLogitsMask;
+  const Logit logit = kScaleFirst ? Logit{x * scale, 1.0f} : Logit{x, scale};
   if constexpr (Config::kHasLogitsTransform) {
     if (keep) {
-      x = variant.logits_transform(x, request.batch, row.q_pos, kv_pos, row.q_head, work.kv_head,
-                                   request.qo_len, request.kv_len);
+      const auto y = variant.logits_transform(logit, request.batch, row.q_pos, kv_pos, row.q_head,
+                                              work.kv_head, request.qo_len, request.kv_len);
+      if constexpr (kIsScaled<decltype(variant.logits_transform(Logit{}, 0, 0, KvPosition{}, 0, 0,
+                                                                0, 0))>) {
+        if (left != nullptr) {
+          *left = y.factor;
+          return y.value;
+        }
+      }
+      x = y;
     }
+  } else if constexpr (kScalesLogits<Config>) {
+    x = logit;
   }
   return keep ? x : Config::kSoftmax ? negative_infinity() : 0.0f;
 }
@@ -141,7 +162,7 @@ LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& 
                                   const PlanHeader& plan, const RequestRow& request,
                                   const WorkItem& work, int kv_end,
                                   const KvColumns<Config>& columns, int first, int row_begin,
-                                  const Mask& mask) {
+                                  const Mask& mask, float* left) {
   const int lane = thread_index_now() & 31;  // not through the KV loop: it was what spilled
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -155,12 +176,16 @@ LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& 
       }
 #pragma unroll
       for (int e = 2 * r; e < 2 * r + 2; ++e) {
-        const int kv_pos = columns.position(first + fragment_column(j, e, lane));
+        const KvPosition kv_pos =
+            columns.position(first + fragment_column(0, 0, lane),
+                             fragment_column(j, e, lane) - fragment_column(0, 0, lane));
         logits[j][e] = apply_variant_to_logit<Config, Variant, partial, ask>(
-            logits[j][e], kv_pos, row, variant, plan, columns.args, request, work, [&] {
+            logits[j][e], kv_pos, row, variant, plan, columns.args, request, work,
+            [&] {
               return Config::kBsr ? columns.mask_keeps(row.token, kv_pos)
                                   : (bits >> fragment_column(j & 3, e, lane) & 1) != 0;
-            });
+            },
+            left);
       }
     }
   }

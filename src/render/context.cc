@@ -28,6 +28,17 @@ std::vector<TemplateContext> sink(const std::string& param) {
   return {TemplateContext{{{"name", param}}, {}}};
 }
 
+// `auto` where a transform has one result, so that it may be a type which leaves a factor to the
+// softmax (Scaled in loom/logit.cuh); several results must convert to one type.
+std::vector<TemplateContext> logits_transform(const std::string& text) {
+  std::vector<TemplateContext> contexts = functor(text);
+  const std::size_t first = text.find("return");
+  const bool is_one = first != std::string::npos && text.find("return", first + 1) == text.npos;
+  for (TemplateContext& context : contexts)
+    context.values.emplace_back("result", is_one ? "auto" : "float");
+  return contexts;
+}
+
 std::vector<TemplateContext> tile_classes(const std::vector<TileClass>& classes) {
   std::vector<TemplateContext> list;
   for (std::size_t i = 0; i < classes.size(); ++i) {
@@ -123,7 +134,7 @@ TemplateContext variant_context(const Spec& spec, const KernelChoice& choice) {
       {"classes", tile_classes(choice.classes)},
       {"prelude", functor(variant.prelude)},
       {"params", param_list(variant.params)},
-      {"logits_transform", functor(variant.logits_transform)},
+      {"logits_transform", logits_transform(variant.logits_transform)},
       {"logits_mask", functor(variant.logits_mask)},
       {"tile_mask", functor(variant.tile_mask)},
       {"output_transform", functor(variant.output_transform)},

@@ -65,8 +65,8 @@ struct Variant {
         step(loom::scalar_i32(plan.scalars[0])),
         table(static_cast<const loom::Bf16*>(args.pointers[1])),
         limit(loom::scalar_u32(plan.scalars[1])) {}
-  __device__ __forceinline__ float logits_transform(float logits, int batch, int q_pos, int kv_pos, int q_head,
-                                                    int kv_head, int q_len, int kv_len) const {
+  __device__ __forceinline__ auto logits_transform(loom::Logit logits, int batch, int q_pos, loom::KvPosition kv_pos,
+                                                    int q_head, int kv_head, int q_len, int kv_len) const {
 #line 1 "variant.logits_transform"
 float bias = slopes[q_head] * distance(q_pos, kv_pos);
 return logits - 0.125f * bias;

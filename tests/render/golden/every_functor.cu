@@ -60,8 +60,8 @@ struct Variant {
   __device__ explicit Variant(const loom::PlanHeader& plan, const loom::AttentionArgs& args)
       : sinks(static_cast<const float*>(args.pointers[0])),
         inv_freq(static_cast<const float*>(args.pointers[1])) {}
-  __device__ __forceinline__ float logits_transform(float logits, int batch, int q_pos, int kv_pos, int q_head,
-                                                    int kv_head, int q_len, int kv_len) const {
+  __device__ __forceinline__ auto logits_transform(loom::Logit logits, int batch, int q_pos, loom::KvPosition kv_pos,
+                                                    int q_head, int kv_head, int q_len, int kv_len) const {
 #line 1 "variant.logits_transform"
 return logits * kHalf;
 #line 1 "variant.logits_transform:end"

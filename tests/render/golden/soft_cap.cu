@@ -56,8 +56,8 @@ struct Variant {
   loom::ScalarF32 cap;
   __device__ explicit Variant(const loom::PlanHeader& plan, const loom::AttentionArgs& args)
       : cap(loom::scalar_f32(plan.scalars[0])) {}
-  __device__ __forceinline__ float logits_transform(float logits, int batch, int q_pos, int kv_pos, int q_head,
-                                                    int kv_head, int q_len, int kv_len) const {
+  __device__ __forceinline__ auto logits_transform(loom::Logit logits, int batch, int q_pos, loom::KvPosition kv_pos,
+                                                    int q_head, int kv_head, int q_len, int kv_len) const {
 #line 1 "variant.logits_transform"
 return cap * loom::tanh(logits / cap);
 #line 1 "variant.logits_transform:end"
