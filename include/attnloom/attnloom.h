@@ -142,7 +142,9 @@ typedef struct alm_context_options {
   uint64_t simulator_seed;       /* order of warps and CTAs */
   /* Default: ATTNLOOM_CACHE_DIR, XDG_CACHE_HOME/attnloom, HOME/.cache/attnloom. */
   const char* cache_dir;
-  const char* read_only_caches; /* colon-separated; default: ATTNLOOM_CACHE_RO */
+  /* Directories and bundles (PATH or PATH#sha256=HEX), colon-separated. Default: ATTNLOOM_CACHE_RO.
+   */
+  const char* read_only_caches;
   /* Library file or its folder. Default: ATTNLOOM_NVRTC, then the search of docs/DEPLOY.md. */
   const char* nvrtc;
   alm_jit jit; /* default: ATTNLOOM_JIT=allow|never */

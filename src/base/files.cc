@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -178,6 +179,11 @@ class RealFileSystem : public FileSystem {
   }
 
   Result<std::string> read(const std::string& path) override {
+    return read_range(path, 0, std::numeric_limits<std::uint64_t>::max());
+  }
+
+  Result<std::string> read_range(const std::string& path, std::uint64_t offset,
+                                 std::uint64_t count) override {
     // O_NONBLOCK: a FIFO planted under the name would hold us up for ever.
     const Descriptor fd(open_retry(path, O_RDONLY | O_NONBLOCK));
     if (!fd.valid()) return io_error(path, "cannot open", errno);
@@ -186,14 +192,16 @@ class RealFileSystem : public FileSystem {
     if (!S_ISREG(status.st_mode)) {
       return make_error(Code::kCacheIo, path, "not a regular file", "move it aside");
     }
-    std::string bytes(static_cast<std::size_t>(status.st_size), '\0');
+    const auto size = static_cast<std::uint64_t>(status.st_size);
+    std::string bytes(std::min(count, size - std::min(size, offset)), '\0');
     std::size_t filled = 0;
     while (filled < bytes.size()) {
-      const ssize_t count = ::read(fd.get(), bytes.data() + filled, bytes.size() - filled);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) return io_error(path, "cannot read", errno);
-      if (count == 0) break;  // cut by somebody meanwhile
-      filled += static_cast<std::size_t>(count);
+      const ssize_t got = ::pread(fd.get(), bytes.data() + filled, bytes.size() - filled,
+                                  static_cast<off_t>(offset + filled));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return io_error(path, "cannot read", errno);
+      if (got == 0) break;  // cut by somebody meanwhile
+      filled += static_cast<std::size_t>(got);
     }
     bytes.resize(filled);
     return bytes;

@@ -37,6 +37,9 @@ class FileSystem {
   virtual ~FileSystem() = default;
   virtual FileInfo info(const std::string& path) = 0;  // of the link itself, never of its target
   virtual Result<std::string> read(const std::string& path) = 0;
+  // The bytes from `offset` on, fewer than `count` only where the file ends before.
+  virtual Result<std::string> read_range(const std::string& path, std::uint64_t offset,
+                                         std::uint64_t count) = 0;
   // Writes `bytes` to a private file in `temp_dir`, syncs it and gives it the name `path`; on
   // failure nothing is left under `path` that was not there before, and the private file is gone.
   virtual Status publish(const std::string& temp_dir, const std::string& path,

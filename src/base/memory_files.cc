@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -42,6 +43,12 @@ class MemoryFileSystem : public FileSystem {
     const auto node = nodes_.find(path);
     if (node == nodes_.end() || node->second.directory) return error(path, "no such file");
     return node->second.bytes;
+  }
+
+  Result<std::string> read_range(const std::string& path, std::uint64_t offset,
+                                 std::uint64_t count) override {
+    ATTNLOOM_TRY(const std::string bytes, read(path));
+    return bytes.substr(std::min<std::uint64_t>(offset, bytes.size()), count);
   }
 
   Status publish(const std::string& temp_dir, const std::string& path, std::string_view bytes,

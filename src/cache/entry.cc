@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/entry.h"
 
-#include <zstd.h>
-
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
+#include "base/format_version.h"
 #include "base/sha256.h"
 #include "cache/entry_metadata.h"
+#include "cache/zstd_frame.h"
 #include "compile/elf.h"
 
 namespace attnloom {
@@ -49,14 +50,9 @@ std::string hex_at(std::string_view bytes, std::size_t offset, std::size_t count
   return to_hex({reinterpret_cast<const std::uint8_t*>(bytes.data()) + offset, count});
 }
 
+// Without its PTX an entry is still good for a GPU, so a failure is no PTX.
 std::string pack(const std::string& text) {
-  if (text.empty()) return {};
-  std::string packed(ZSTD_compressBound(text.size()), '\0');
-  const std::size_t bytes =
-      ZSTD_compress(packed.data(), packed.size(), text.data(), text.size(), kZstdLevel);
-  packed.resize(
-      ZSTD_isError(bytes) != 0 ? 0 : bytes);  // without its PTX an entry is still good for a GPU
-  return packed;
+  return text.empty() ? "" : compress_frame(text, kZstdLevel, FrameChecksum::kNone);
 }
 
 Status corrupt(const std::string& cause) {
@@ -65,10 +61,9 @@ Status corrupt(const std::string& cause) {
 
 Result<std::string> unpack_ptx(std::string_view packed, std::uint64_t bytes) {
   if (bytes > kMostPtxBytes) return corrupt("the PTX claims " + std::to_string(bytes) + " bytes");
-  std::string text(bytes, '\0');
-  const std::size_t got = ZSTD_decompress(text.data(), text.size(), packed.data(), packed.size());
-  if (ZSTD_isError(got) != 0 || got != bytes) return corrupt("the PTX cannot be unpacked");
-  return text;
+  std::optional<std::string> text = decompress_frame(packed, bytes);
+  if (!text) return corrupt("the PTX cannot be unpacked");
+  return std::move(*text);
 }
 
 struct Lengths {
@@ -78,6 +73,20 @@ struct Lengths {
   std::uint64_t metadata = 0;
 };
 
+// Adds the trailer to the parts.
+std::string seal(std::string bytes, const Lengths& lengths, std::string_view request_key,
+                 std::string_view fingerprint) {
+  bytes += kMagic;
+  append_number(bytes, kVersion);
+  for (const std::uint64_t length :
+       {lengths.cubin, lengths.ptx, lengths.ptx_unpacked, lengths.metadata})
+    append_number(bytes, length);
+  append_hex(bytes, request_key);
+  append_hex(bytes, fingerprint);
+  const Digest digest = sha256(bytes);
+  return bytes.append(reinterpret_cast<const char*>(digest.data()), digest.size());
+}
+
 // Everything but the parts themselves.
 Result<Lengths> check_trailer(std::string_view bytes) {
   if (bytes.size() < kTrailerBytes)
@@ -86,9 +95,8 @@ Result<Lengths> check_trailer(std::string_view bytes) {
   if (trailer.substr(0, kMagic.size()) != kMagic) return corrupt("no ALK1 trailer");
   const std::string digest = to_hex(sha256(bytes.substr(0, bytes.size() - kDigestBytes)));
   if (digest != hex_at(trailer, kDigestOffset, kDigestBytes)) return corrupt("the SHA-256 differs");
-  if (const std::uint32_t version = load_u32(trailer, 4); version != kVersion) {
-    return corrupt("version " + std::to_string(version) + " is not " + std::to_string(kVersion));
-  }
+  if (const std::uint32_t version = load_u32(trailer, 4); !reads_version(version, kVersion))
+    return corrupt(refused_version(version, kVersion));
   const Lengths lengths = {load_u64(trailer, 8), load_u64(trailer, 16), load_u64(trailer, 24),
                            load_u64(trailer, 32)};
   std::uint64_t left = bytes.size() - kTrailerBytes;
@@ -114,18 +122,20 @@ std::string encode_entry(const std::string& request_key, const Source& source,
                          const Artifact& artifact) {
   const std::string ptx = pack(artifact.ptx);
   const std::string metadata = encode_metadata(source, artifact);
-  std::string bytes = artifact.cubin + ptx + metadata;
-  bytes += kMagic;
-  append_number(bytes, kVersion);
-  append_number(bytes, std::uint64_t{artifact.cubin.size()});
-  append_number(bytes, std::uint64_t{ptx.size()});
-  append_number(bytes, std::uint64_t{ptx.empty() ? 0 : artifact.ptx.size()});
-  append_number(bytes, std::uint64_t{metadata.size()});
-  append_hex(bytes, request_key);
-  append_hex(bytes, artifact.fingerprint.hex);
-  const Digest digest = sha256(bytes);
-  bytes.append(reinterpret_cast<const char*>(digest.data()), digest.size());
-  return bytes;
+  const Lengths lengths = {artifact.cubin.size(), ptx.size(), ptx.empty() ? 0 : artifact.ptx.size(),
+                           metadata.size()};
+  return seal(artifact.cubin + ptx + metadata, lengths, request_key, artifact.fingerprint.hex);
+}
+
+Result<std::string> without_ptx(std::string_view bytes) {
+  ATTNLOOM_TRY(Lengths lengths, check_trailer(bytes));
+  if (lengths.ptx == 0) return std::string(bytes);
+  const std::string_view trailer = bytes.substr(bytes.size() - kTrailerBytes);
+  std::string body(bytes.substr(0, lengths.cubin));
+  body += bytes.substr(lengths.cubin + lengths.ptx, lengths.metadata);
+  lengths.ptx = lengths.ptx_unpacked = 0;
+  return seal(std::move(body), lengths, hex_at(trailer, kKeyOffset, kKeyBytes),
+              hex_at(trailer, kFingerprintOffset, kFingerprintBytes));
 }
 
 Result<Entry> decode_entry(std::string_view bytes, Unpack unpack) {

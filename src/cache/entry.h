@@ -38,6 +38,9 @@ enum class Unpack { kCubinOnly, kAll };
 std::string encode_entry(const std::string& request_key, const Source& source,
                          const Artifact& artifact);
 
+// The same entry without its PTX. CACHE_CORRUPT as below.
+Result<std::string> without_ptx(std::string_view bytes);
+
 // CACHE_CORRUPT, with the reason, for bytes that are not exactly a whole entry.
 Result<Entry> decode_entry(std::string_view bytes, Unpack unpack);
 

@@ -14,9 +14,6 @@ namespace attnloom {
 namespace {
 
 constexpr std::size_t kMostWarnings = 1024;
-constexpr const char* kTrustRemedy =
-    "let this user or root own it alone, or sign its entries and name the keys by trust_keys "
-    "(ATTNLOOM_TRUST_KEYS)";
 
 bool loadable(const Fingerprint& toolchain, int driver_version) {
   return driver_version == 0 || driver_version >= toolchain.least_driver;
@@ -28,18 +25,21 @@ struct Store::State {
   State(FileSystem& files, StoreOptions given)
       : options(std::move(given)),
         own(files, options.root, [this](const std::string& text) { warn(text); }) {
-    for (const std::string& path : options.read_only) add_place(ReadOnlyPlace(files, path));
+    for (const std::string& named : options.read_only) add_place(ReadOnlyPlace(files, named));
   }
 
-  // Without keys nothing could vouch for what a refused place holds, so it is not even searched.
   void add_place(ReadOnlyPlace place) {
-    if (options.trust_keys || place.distrust().empty()) {
+    if (const Status& trouble = place.trouble(); !trouble.ok()) {
+      ++(trouble.code == Code::kUntrusted ? untrusted : damaged);
+      warn("the bundle " + place.path() + " is passed over: " + trouble.to_string());
+    } else if (!options.trust_keys && !place.distrust().empty()) {
+      // Nothing could vouch for what it holds, so it is not even searched.
+      ++untrusted;
+      warn("the read-only cache " + place.path() + " is not used: " + place.distrust() + "; " +
+           kTrustRemedy);
+    } else {
       places.push_back(std::move(place));
-      return;
     }
-    ++untrusted;
-    warn("the read-only cache " + place.path() + " is not used: " + place.distrust() + "; " +
-         kTrustRemedy);
   }
 
   // One line for each distinct text: an entry that is asked for in every step must not fill the
@@ -56,15 +56,13 @@ struct Store::State {
                             int driver_version);
   std::optional<Entry> read(const ReadOnlyPlace& place, const std::string& request_key,
                             const std::string& fingerprint, Unpack unpack);
-  // "" or why the entry must not be used.
-  std::string distrust(const Entry& entry, const StoredEntry& stored) const;
 
   const StoreOptions options;
   std::mutex mutex;
   std::set<std::string> warned;
   OwnRoot own;
   std::vector<ReadOnlyPlace> places;
-  std::atomic<std::uint64_t> hits{0}, misses{0}, write_failures{0}, untrusted{0};
+  std::atomic<std::uint64_t> hits{0}, misses{0}, write_failures{0}, untrusted{0}, damaged{0};
 };
 
 Store::Store(FileSystem& files, StoreOptions options)
@@ -72,28 +70,23 @@ Store::Store(FileSystem& files, StoreOptions options)
 
 Store::~Store() = default;
 
-std::string Store::State::distrust(const Entry& entry, const StoredEntry& stored) const {
-  if (options.trust_keys)
-    return options.trust_keys->verify(facts_of(entry), stored.signature).cause;
-  return stored.distrust;
-}
-
 std::optional<Entry> Store::State::read(const ReadOnlyPlace& place, const std::string& request_key,
                                         const std::string& fingerprint, Unpack unpack) {
+  const auto pass_over = [&](std::atomic<std::uint64_t>& tally, const std::string& how) {
+    ++tally;
+    warn("the entry " + request_key + "." + fingerprint + " of " + place.path() + how);
+    return std::nullopt;
+  };
   const auto stored = place.read(request_key, fingerprint);
-  if (!stored.ok()) return std::nullopt;
+  if (!stored.ok()) {
+    if (stored.status().code != Code::kCacheCorrupt) return std::nullopt;  // absent
+    return pass_over(damaged, " is damaged (" + stored.status().cause + ") and is passed over");
+  }
   auto entry = decode_entry(stored->bytes, unpack);
-  if (const std::string reason = refuse_entry(entry, request_key, fingerprint); !reason.empty()) {
-    warn("the entry " + request_key + "." + fingerprint + " of " + place.path() + " is damaged (" +
-         reason + ") and is passed over");
-    return std::nullopt;
-  }
-  if (const std::string reason = distrust(*entry, *stored); !reason.empty()) {
-    ++untrusted;
-    warn("UNTRUSTED: the entry " + request_key + "." + fingerprint + " of " + place.path() +
-         " is passed over: " + reason + "; " + kTrustRemedy);
-    return std::nullopt;
-  }
+  if (const std::string reason = refuse_entry(entry, request_key, fingerprint); !reason.empty())
+    return pass_over(damaged, " is damaged (" + reason + ") and is passed over");
+  if (const Status vouched = vouch(*entry, *stored, options.trust_keys.get(), false); !vouched.ok())
+    return pass_over(untrusted, " is passed over: " + vouched.to_string());
   return std::move(entry).value();
 }
 
@@ -155,10 +148,18 @@ const std::string& Store::root_refusal() const {
   return state_->own.refusal();
 }
 
+std::vector<BundleSummary> Store::bundles() const {
+  std::vector<BundleSummary> all;
+  for (const ReadOnlyPlace& place : state_->places)
+    if (const BundleFile* bundle = place.bundle())
+      all.push_back({place.path(), bundle->index().templates, bundle_targets(bundle->index())});
+  return all;
+}
+
 StoreCounters Store::counters() const {
   return {
-      state_->hits,           state_->misses,   state_->own.published(), state_->own.quarantined(),
-      state_->write_failures, state_->untrusted};
+      state_->hits,           state_->misses,    state_->own.published(), state_->own.quarantined(),
+      state_->write_failures, state_->untrusted, state_->damaged};
 }
 
 std::string default_cache_root(const std::string& cache_dir, const std::string& xdg_cache_home,

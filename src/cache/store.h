@@ -25,8 +25,9 @@
 namespace attnloom {
 
 struct StoreOptions {
-  std::string root;                    // "" = no writable directory
-  std::vector<std::string> read_only;  // searched after root, in order
+  std::string root;  // "" = no writable directory
+  // Directories and bundles, PATH or PATH#sha256=HEX; searched after root, in order.
+  std::vector<std::string> read_only;
   // Null: what only this user or root can write is trusted. Otherwise every entry outside the root
   // needs a signature by one of them (docs/decisions/011).
   std::shared_ptr<const TrustedKeys> trust_keys;
@@ -50,7 +51,16 @@ struct StoreCounters {
   std::uint64_t published = 0;
   std::uint64_t quarantined = 0;
   std::uint64_t write_failures = 0;
-  std::uint64_t untrusted = 0;  // entries, or whole places, that were passed over
+  // Entries outside the root, or whole places, that were passed over.
+  std::uint64_t untrusted = 0;
+  std::uint64_t damaged = 0;
+};
+
+// A bundle that is searched.
+struct BundleSummary {
+  std::string path;
+  std::string templates;  // of the library that wrote it
+  std::vector<std::string> targets;
 };
 
 class Store {
@@ -70,6 +80,7 @@ class Store {
 
   const std::string& root() const;          // "" when there is none or it was refused
   const std::string& root_refusal() const;  // why, or ""
+  std::vector<BundleSummary> bundles() const;
   StoreCounters counters() const;
 
  private:

@@ -116,7 +116,8 @@ Json counters_json(const EngineCounters& counters, const StoreCounters& store) {
           {"published", store.published},
           {"quarantined", store.quarantined},
           {"write_failures", store.write_failures},
-          {"untrusted", store.untrusted}};
+          {"untrusted", store.untrusted},
+          {"damaged", store.damaged}};
 }
 
 }  // namespace

@@ -10,7 +10,8 @@ namespace {
 constexpr std::array kTable = {
     VariableRow{"ATTNLOOM_CACHE_DIR", "the writable cache directory"},
     VariableRow{"ATTNLOOM_CACHE_RO",
-                "read-only cache directories, colon-separated, searched after the writable one"},
+                "read-only cache directories and bundles, colon-separated, searched after the "
+                "writable one"},
     VariableRow{"ATTNLOOM_TRUST_KEYS",
                 "file of public keys; entries outside the writable cache then need a signature"},
     VariableRow{"ATTNLOOM_NVRTC",

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "cache/pinned_path.h"
 #include "cache/root_check.h"
 #include "cache/store.h"
 
@@ -61,11 +62,16 @@ Status resolve_read_only(const SettingOptions& options, const Environment& envir
       named_setting(options.read_only_caches, "read_only_caches", environment, "ATTNLOOM_CACHE_RO");
   settings.read_only = split_paths(named.value);
   settings.read_only_origin = named.named ? named.origin : "default";
-  for (const std::string& path : settings.read_only) {
-    const FileInfo info = files.info(path);
-    if (!info.exists) return unusable({path, named.origin, true}, "it does not exist");
-    if (!info.is_directory && !info.is_symlink)
-      return unusable({path, named.origin, true}, "it is not a directory");
+  for (const std::string& text : settings.read_only) {
+    const Result<PinnedPath> place = parse_pinned_path(text);
+    if (!place.ok())
+      return unusable({text, named.origin, true}, place.status().cause, Code::kArgumentInvalid);
+    const FileInfo info = files.info(place->path);
+    if (!info.exists) return unusable({text, named.origin, true}, "it does not exist");
+    if (info.is_directory && !place->sha256.empty())
+      return unusable({text, named.origin, true}, "a digest pins a bundle, not a directory");
+    if (!info.is_directory && !info.is_symlink && !info.is_regular)
+      return unusable({text, named.origin, true}, "it is neither a directory nor a bundle");
   }
   return ok_status();
 }

@@ -21,7 +21,7 @@ namespace attnloom {
 // What the caller asks for; an empty string means: not said.
 struct SettingOptions {
   std::string cache_dir;
-  std::string read_only_caches;  // colon-separated
+  std::string read_only_caches;  // colon-separated directories and bundles
   std::string trust_keys;        // file of public keys
   std::string nvrtc;             // library file or its folder
   std::string lock_dir;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/walk.h"
 
+#include <algorithm>
 #include <cctype>
 
 #include "cache/key.h"
@@ -17,6 +18,10 @@ std::string label_of(const Spec& spec, const KernelChoice& choice) {
   for (const TileClass& tile : choice.classes)
     label += " " + std::to_string(tile.q) + "x" + std::to_string(tile.kv);
   return label + " for " + spec.target->name();
+}
+
+std::string short_digest(const std::string& hex) {
+  return hex.substr(0, 12);
 }
 
 EntryFigures figures_of(const Artifact& artifact, const std::string& entry) {
@@ -54,12 +59,29 @@ Result<WalkResult> look_for_other_targets(Engine::State& engine, const WalkReque
   return make_error(Code::kNotCached, "", "no other target");
 }
 
+// What is wrong with the bundles that were searched: each is the likely reason why nothing was
+// found.
+std::string strange_bundles(const Store& store, const std::string& target) {
+  const std::string own = template_set_digest();
+  std::string text;
+  for (const BundleSummary& bundle : store.bundles()) {
+    const auto& has = bundle.targets;
+    if (bundle.templates != own)
+      text += "; " + bundle.path + " is a bundle for templates " + short_digest(bundle.templates) +
+              ", the library has " + short_digest(own);
+    else if (std::find(has.begin(), has.end(), target) == has.end())
+      text += "; " + bundle.path + " is a bundle without kernels for " + target;
+  }
+  return text;
+}
+
 Status not_cached(const Spec& spec, const KernelChoice& choice, const std::string& key,
                   const Engine::State& engine) {
   std::string layers = engine.store->root().empty() ? "no writable cache" : engine.store->root();
   for (const std::string& path : engine.options.store.read_only) layers += ", " + path;
   return make_error(Code::kNotCached, "",
-                    label_of(spec, choice) + " (request_key " + key + ") is in none of: " + layers,
+                    label_of(spec, choice) + " (request_key " + key + ") is in none of: " + layers +
+                        strange_bundles(*engine.store, spec.target->name()),
                     "run `attnloom compile SPEC --target " + spec.target->name() +
                         " --cache-dir DIR`, or allow compiling");
 }

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "base/format_version.h"
 #include "spec/compose.h"
 #include "spec/kernel_keys.h"
 #include "spec/object_reader.h"
@@ -75,7 +76,8 @@ class SpecParser {
   Status read_version(const ObjectReader& top) {
     ATTNLOOM_CHECK(top.require("attnloom"));
     const Json& version = top.at("attnloom");
-    if (version.is_number_integer() && version == kSpecVersion) return ok_status();
+    if (version.is_number_unsigned() && reads_version(version.get<std::uint64_t>(), kSpecVersion))
+      return ok_status();
     return top.refuse(top.path("attnloom"),
                       "wanted " + std::to_string(kSpecVersion) +
                           ", the version of the spec that this library reads, "

@@ -3,10 +3,14 @@
 
 #include <barrier>
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <thread>
 
+#include "cache/bundle_writer.h"
+#include "cache/read_only_place.h"
 #include "engine/stubs.h"
 #include "engine/walk.h"
+#include "render/render.h"
 
 namespace attnloom {
 namespace {
@@ -73,6 +77,40 @@ TEST_CASE("without jit a kernel that no layer holds is NOT_CACHED, with the key 
   CHECK(status.remedy ==
         "run `attnloom compile SPEC --target sm_90a --cache-dir DIR`, or allow compiling");
   CHECK(one.compiler->compiles == 0);
+}
+
+TEST_CASE("a bundle is a layer without a compiler; one of other templates is named as the reason") {
+  const TempDirectory root;
+  StubEngine first({.root = root / "cache"});
+  const auto kernels = first.open(one_kernel_spec());
+  REQUIRE(kernels->prepare().ok());
+  const auto files = make_real_file_system();
+  const ReadOnlyPlace place(*files, root / "cache");
+  REQUIRE(place.list().size() == 1);
+  const std::string entry = place.read(place.list()[0].first, place.list()[0].second)->bytes;
+  const auto bundle = [&](const std::string& name, const std::string& templates,
+                          std::vector<BundleInput> entries) {
+    std::ofstream(root / name, std::ios::binary)
+        << write_bundle("1", templates, std::move(entries)).value();
+    return root / name;
+  };
+  const std::string own = template_set_digest();
+  const std::string good = bundle("good.alb", own, {{entry, "", Json()}});
+  StubEngine second({.root = root / "other", .read_only = {good}, .jit = false});
+  CHECK(second.acquire(one_kernel_spec()).origin == Origin::kBundle);
+  CHECK(second.engine->counters() == EngineCounters{.bundle_hits = 1, .loads = 1});
+  CHECK(second.compiler->compiles == 0);
+
+  const std::string old = bundle("old.alb", std::string(64, '7'), {});
+  const std::string empty = bundle("empty.alb", own, {});
+  StubEngine third({.root = root / "other", .read_only = {old, empty, good}, .jit = false});
+  const Status status = third.open(one_kernel_spec("", "", 128))->acquire(0).status();
+  CHECK(status.code == Code::kNotCached);
+  CHECK(status.cause.find("; " + old + " is a bundle for templates 777777777777, the library has " +
+                          own.substr(0, 12)) != std::string::npos);
+  CHECK(status.cause.find("; " + empty + " is a bundle without kernels for sm_90a") !=
+        std::string::npos);
+  CHECK(status.cause.find(good + " is a bundle") == std::string::npos);
 }
 
 TEST_CASE("without any cache directory kernels live in memory") {

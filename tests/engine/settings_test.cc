@@ -99,10 +99,22 @@ TEST_CASE("a place that somebody named and that cannot be used is an error with 
     CHECK(status.path == "option read_only_caches");
     CHECK(status.cause.find("missing cannot be used: it does not exist") != std::string::npos);
   }
-  SECTION("a read-only cache that is a file") {
-    const Status status =
-        resolve_settings({}, {{{"ATTNLOOM_CACHE_RO", file}}}, *places.files).status();
-    CHECK(status.path == "ATTNLOOM_CACHE_RO");
+  SECTION(
+      "a read-only cache may be a file, a bundle, but nothing else, and only a file is pinned") {
+    const auto refuse = [&](const std::string& place) {
+      const auto settings = resolve_settings({}, {{{"ATTNLOOM_CACHE_RO", place}}}, *places.files);
+      CHECK((settings.ok() || settings.status().path == "ATTNLOOM_CACHE_RO"));
+      return settings.status().cause;
+    };
+    const std::string pin = "#sha256=" + std::string(64, '0');
+    CHECK(refuse(file).empty());
+    CHECK(refuse(file + pin).empty());
+    CHECK(refuse(file + "#sha256=0") ==
+          file + "#sha256=0 cannot be used: a pinned SHA-256 is 64 lower-case hex digits");
+    CHECK(refuse(places.root / "temp" + pin) ==
+          places.root / "temp" + pin + " cannot be used: a digest pins a bundle, not a directory");
+    CHECK(refuse("/dev/null") ==
+          "/dev/null cannot be used: it is neither a directory nor a bundle");
   }
   SECTION("trust_keys: a file that is absent, no key file, or that others can write") {
     Status status =
