@@ -5,7 +5,7 @@ import unittest
 
 from harness import ProgramTest
 
-COMMANDS = ("render", "compile", "check", "plan", "run", "doctor", "keygen")
+COMMANDS = ("render", "compile", "check", "plan", "run", "doctor", "keygen", "bundle")
 
 
 class UsageTest(ProgramTest):

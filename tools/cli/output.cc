@@ -130,4 +130,15 @@ Status write_new_file(const std::string& path, std::string_view bytes, mode_t mo
   return failed(error);
 }
 
+Status replace_file(const std::string& path, std::string_view bytes, mode_t mode) {
+  const std::string fresh = path + ".new-" + std::to_string(::getpid());
+  ATTNLOOM_CHECK(write_new_file(fresh, bytes, mode));
+  if (std::rename(fresh.c_str(), path.c_str()) == 0) return ok_status();
+  const int error = errno;
+  ::unlink(fresh.c_str());
+  return make_error(Code::kArgumentInvalid, path,
+                    std::string("cannot be written: ") + std::strerror(error),
+                    "name a file in an existing folder");
+}
+
 }  // namespace attnloom::cli

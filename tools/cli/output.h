@@ -42,5 +42,7 @@ Status write_output(const std::string& path, std::string_view bytes);
 // With exactly `mode`, whatever the umask; a file or link that is there already is an error and
 // stays as it is.
 Status write_new_file(const std::string& path, std::string_view bytes, mode_t mode);
+// The same under a name that may be taken: readers see the old file or the new one, never a part.
+Status replace_file(const std::string& path, std::string_view bytes, mode_t mode);
 
 }  // namespace attnloom::cli
