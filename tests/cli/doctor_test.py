@@ -31,6 +31,23 @@ class DoctorTest(ProgramTest):
         self.assertEqual(cache["entries"], 1)
         self.assertGreater(cache["bytes"], 0)
 
+    def test_names_the_bundles_among_the_read_only_caches(self):
+        self.assertEqual(self.run_program("compile", self.write("spec.json", SPEC)).status, 0)
+        bundle = os.path.join(self.scratch, "k.alb")
+        self.assertEqual(self.run_program("bundle", "export", "-o", bundle).status, 0)
+        broken = self.write("broken.alb", "text")
+        environment = self.environment(ATTNLOOM_CACHE_RO=f"{bundle}:{self.cache}:{broken}")
+        places = self.run_program("doctor", "--json", env=environment).json["cache"]["read_only"]
+        self.assertEqual([place["kind"] for place in places], ["bundle", "directory", "bundle"])
+        self.assertEqual((places[0]["entries"], places[0]["bytes"]), (1, os.path.getsize(bundle)))
+        self.assertEqual(places[0]["targets"], ["sm_90a"])
+        self.assertEqual([place["refused"] != "" for place in places], [False, False, True])
+        text = self.run_program("doctor", env=environment)
+        self.assertIn(f"read-only bundle: {bundle}, 1 entries", text.text)
+        os.chmod(bundle, 0o666)
+        places = self.run_program("doctor", "--json", env=environment).json["cache"]["read_only"]
+        self.assertIn("can be written by other users", places[0]["refused"])
+
     def test_a_folder_without_a_compiler_is_listed(self):
         report = self.run_program("doctor", "--json", env=self.environment(ATTNLOOM_NVRTC=self.scratch)).json
         self.assertIsNone(report["nvrtc"]["found"])

@@ -6,8 +6,10 @@
 #include <iostream>
 
 #include "base/files.h"
+#include "cache/read_only_place.h"
 #include "compile/toolchain.h"
 #include "engine/settings.h"
+#include "render/render.h"
 #include "runtime/cuda.h"
 #include "runtime/driver_policy.h"
 #include "sim/device.h"
@@ -67,6 +69,25 @@ Json folder_json(const std::string& root) {
   return {{"path", root}, {"entries", entries}, {"bytes", bytes}};
 }
 
+// A read-only place as the store sees it: whether it is used, and what a bundle was made for.
+Json place_json(FileSystem& files, const std::string& named, bool has_keys) {
+  const ReadOnlyPlace place(files, named);
+  const BundleFile* bundle = place.bundle();
+  Json json = bundle == nullptr ? folder_json(place.path())
+                                : Json{{"path", place.path()},
+                                       {"entries", bundle->index().entries.size()},
+                                       {"bytes", files.info(place.path()).bytes}};
+  json["kind"] = place.layer() == Layer::kBundle ? "bundle" : "directory";
+  json["targets"] = bundle == nullptr ? Json() : Json(bundle_targets(bundle->index()));
+  std::string refused = place.trouble().ok() ? place.distrust() : place.trouble().cause;
+  if (place.trouble().ok() && has_keys) refused.clear();  // signatures decide, one by one
+  if (refused.empty() && bundle != nullptr && bundle->index().templates != template_set_digest())
+    refused = "it is a bundle for templates " + bundle->index().templates.substr(0, 12) +
+              ", the library has " + template_set_digest().substr(0, 12);
+  json["refused"] = refused;
+  return json;
+}
+
 Json cache_json(FileSystem& files, const Settings& settings) {
   StoreOptions options;
   options.root = settings.cache_root.value;
@@ -75,7 +96,8 @@ Json cache_json(FileSystem& files, const Settings& settings) {
   json["origin"] = settings.cache_root.origin;
   json["refused"] = store.root_refusal();
   json["read_only"] = Json::array();
-  for (const std::string& path : settings.read_only) json["read_only"].push_back(folder_json(path));
+  for (const std::string& named : settings.read_only)
+    json["read_only"].push_back(place_json(files, named, settings.trusted != nullptr));
   return json;
 }
 
@@ -123,8 +145,12 @@ void print_cache(const Json& cache) {
     std::cout << "  not used: " << refused << '\n';
   }
   for (const Json& folder : cache["read_only"]) {
-    std::cout << "  read-only: " << text_of(folder["path"]) << ", " << folder["entries"]
-              << " entries, " << folder["bytes"] << " bytes\n";
+    std::cout << "  read-only " << text_of(folder["kind"]) << ": " << text_of(folder["path"])
+              << ", " << folder["entries"] << " entries, " << folder["bytes"] << " bytes";
+    for (const Json& target : folder["targets"]) std::cout << ", " << text_of(target);
+    if (!text_of(folder["refused"]).empty())
+      std::cout << "; not used: " << text_of(folder["refused"]);
+    std::cout << '\n';
   }
 }
 
