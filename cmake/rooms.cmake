@@ -12,8 +12,12 @@ endif()
 if(ATTNLOOM_SANITIZE)
   # g++ 12 sees uninitialised values in its own <regex> once it is instrumented.
   target_compile_options(attnloom_flags INTERFACE -fsanitize=${ATTNLOOM_SANITIZE} -fno-omit-frame-pointer
-                                                  -Wno-maybe-uninitialized)
+                                                  $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(attnloom_flags INTERFACE -fsanitize=${ATTNLOOM_SANITIZE})
+endif()
+
+if(ATTNLOOM_FUZZ)
+  target_compile_options(attnloom_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
 # attnloom_room(NAME SOURCES a.cc ... DEPENDS base spec ... [LIBRARIES imported::targets ...])

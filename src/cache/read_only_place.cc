@@ -13,6 +13,9 @@
 namespace attnloom {
 namespace {
 
+constexpr std::size_t kKeyDigits = 64;
+constexpr std::size_t kFingerprintDigits = 16;
+
 // A named file may be a link, and files are read without following any.
 std::string behind_links(FileSystem& files, const std::string& path) {
   if (!files.info(path).is_symlink) return path;
@@ -86,11 +89,9 @@ std::vector<std::pair<std::string, std::string>> ReadOnlyPlace::list() const {
     const auto files = files_->list(folder + "/" + shelf);
     if (!files.ok()) continue;
     for (const std::string& file : *files) {
-      const std::string key = file.substr(0, file.find('.'));
+      const std::string key = file.substr(0, kKeyDigits);
       const std::string fingerprint =
-          file.size() < key.size() + 1
-              ? ""
-              : file.substr(key.size() + 1, file.rfind('.') - key.size() - 1);
+          file.size() <= kKeyDigits ? "" : file.substr(kKeyDigits + 1, kFingerprintDigits);
       if (is_key(key) && is_fingerprint(fingerprint) &&
           file == layout::entry_name(key, fingerprint))
         names.emplace_back(key, fingerprint);

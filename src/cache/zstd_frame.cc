@@ -23,6 +23,8 @@ std::string compress_frame(std::string_view bytes, int level, FrameChecksum chec
 std::optional<std::string> decompress_frame(std::string_view frame, std::uint64_t bytes) {
   // Two frames, or one with something behind it, would unpack as well.
   if (frame_bytes(frame) != frame.size()) return std::nullopt;
+  // A claim that the frame does not share costs no memory.
+  if (frame_content_bytes(frame) != bytes) return std::nullopt;
   std::string text(bytes, '\0');
   const std::size_t got = ZSTD_decompress(text.data(), text.size(), frame.data(), frame.size());
   if (ZSTD_isError(got) != 0 || got != bytes) return std::nullopt;

@@ -240,6 +240,18 @@ TEST_CASE("what is no index is refused") {
   CHECK(refusal(header + huge) == "the index claims 1099511627776 bytes");
 }
 
+TEST_CASE("a frame is one frame of the size that it says") {
+  const std::string frame = compress_frame("content", 3, FrameChecksum::kContent);
+  CHECK(decompress_frame(frame, 7) == std::string("content"));
+  CHECK_FALSE(decompress_frame(frame, 8));
+  CHECK_FALSE(decompress_frame(frame, 6));
+  CHECK_FALSE(decompress_frame(frame + compress_frame("", 3, FrameChecksum::kNone), 7));
+  CHECK_FALSE(decompress_frame(frame.substr(0, frame.size() - 1), 7));
+  CHECK_FALSE(decompress_frame("", 0));
+  CHECK_FALSE(frame_content_bytes("content"));
+  CHECK(frame_bytes(frame + "more") == frame.size());
+}
+
 TEST_CASE("a pin names the bytes of the file") {
   const std::string whole = bundle_of(inputs());
   const OnDisk disk(whole);
