@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs what the documents tell users to run: every ```sh block of README.md and docs/*.md, in order, a shell a document.
+"""Runs what the documents tell users to run: every ```sh block of README.md and docs/*.md, in order, a shell a document;
+of a ```dockerfile block its `attnloom` commands, with the image's root in the document's folder.
 
 usage: docs_test.py ATTNLOOM
 Each document's blocks run in a fresh folder that holds the repository's examples, `spec.json` (the README's variant) and
@@ -21,9 +22,12 @@ def blocks(document, language):
 
 
 def run_document(document, attnloom):
-    script = "set -eu\n" + "\n".join(blocks(document, "sh"))
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)
+        images = "\n".join(blocks(document, "dockerfile"))
+        commands = [re.sub(r" /", f" {place}/image/", line) for line in re.findall(r"attnloom (?:compile|bundle) [^\\\n]+", images)]
+        (place / "image").mkdir()
+        script = "\n".join(["set -eu", *blocks(document, "sh"), *commands])
         (place / "examples").symlink_to(ROOT / "examples")
         (place / "spec.json").write_bytes((ROOT / "examples/specs/soft_cap.json").read_bytes())
         (place / "build/tools").mkdir(parents=True)
