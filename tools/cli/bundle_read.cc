@@ -20,6 +20,11 @@ std::string_view kind_of(const ReadOnlyPlace& place) {
   return place.layer() == Layer::kBundle ? "bundle" : "directory";
 }
 
+// Whether this library can ask for what a bundle holds.
+bool usable(const ReadOnlyPlace& place) {
+  return place.bundle() == nullptr || place.bundle()->index().templates == template_set_digest();
+}
+
 Json problem_json(const Status& error) {
   return {{"code", code_name(error.code)}, {"path", error.path}, {"cause", error.cause}};
 }
@@ -75,6 +80,7 @@ Json verify_place(FileSystem& files, const std::string& named, const BundleOptio
       problems.push_back(problem_json(
           make_error(Code::kNotCached, place.path(), "there is no good entry for " + target)));
   report["kind"] = kind_of(place);
+  report["usable"] = usable(place);
   report["entries"] = names.size();
   report["targets"] = targets;
   report["problems"] = std::move(problems);
@@ -149,7 +155,8 @@ Result<int> bundle_verify(const BundleOptions& options) {
                 << ": " << problem["cause"].get<std::string>() << '\n';
     std::cout << place["path"].get<std::string>() << ": " << place["entries"] << " entries, "
               << place["problems"].size() << " problems; targets: " << joined(place["targets"])
-              << '\n';
+              << (place["usable"] ? "\n"
+                                  : "; made for templates that this library does not have\n");
   }
   return good ? kAgrees : kDiffers;
 }
@@ -200,7 +207,7 @@ Result<int> bundle_ls(const BundleOptions& options) {
     report["templates"] = place.bundle()->index().templates;
     report["library"] = place.bundle()->index().library;
   }
-  report["usable"] = report["templates"].is_null() || report["templates"] == template_set_digest();
+  report["usable"] = usable(place);
   if (options.json) {
     print_json(report);
     return kAgrees;
