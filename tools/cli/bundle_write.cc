@@ -175,7 +175,8 @@ Result<int> bundle_export(const BundleOptions& options) {
 Result<int> bundle_import(const BundleOptions& options) {
   const std::unique_ptr<FileSystem> files = make_real_file_system();
   ATTNLOOM_TRY(const Settings settings, bundle_settings(options, *files));
-  OwnRoot root(*files, settings.cache_root.value, [](const std::string&) {});
+  OwnRoot root(*files, settings.cache_root.value,
+               [](const std::string& line) { std::cerr << "attnloom: " << line << '\n'; });
   if (root.path().empty())
     return make_error(Code::kCacheIo, settings.cache_root.origin,
                       "there is no writable cache: " + root.refusal(), kRootRemedy);
