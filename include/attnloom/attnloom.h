@@ -152,6 +152,9 @@ typedef struct alm_context_options {
   /* Node-local folder of compile locks. Default: ATTNLOOM_LOCK_DIR, then the system's. */
   const char* lock_dir;
   const char* python_paths; /* colon-separated site-packages folders that may hold an NVRTC wheel */
+  /* "512M", "2G": what the writable cache may hold; least 64M. Default: ATTNLOOM_CACHE_MAX_SIZE,
+   * else 2G. */
+  const char* cache_max_size;
 } alm_context_options;
 
 /* options may be NULL. Opens no driver: the first call that needs the device does. A place that is

@@ -11,6 +11,9 @@ constexpr std::array kTable = {
     VariableRow{"ATTNLOOM_CACHE_DIR", "the writable cache directory"},
     VariableRow{"ATTNLOOM_CACHE_RO",
                 "read-only cache directories, colon-separated, searched after the writable one"},
+    VariableRow{
+        "ATTNLOOM_CACHE_MAX_SIZE",
+        "bytes that the writable cache may hold, such as 512M or 2G (default 2G, least 64M)"},
     VariableRow{"ATTNLOOM_NVRTC",
                 "the NVRTC library, or the folder that holds it; nothing else is then tried"},
     VariableRow{"ATTNLOOM_JIT",

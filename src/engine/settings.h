@@ -4,6 +4,7 @@
 // a silent other choice. Values.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ namespace attnloom {
 struct SettingOptions {
   std::string cache_dir;
   std::string read_only_caches;  // colon-separated
+  std::string cache_max_size;    // "512M", "2G"
   std::string nvrtc;             // library file or its folder
   std::string lock_dir;
   std::optional<bool> jit;
@@ -37,6 +39,8 @@ struct Settings {
   Setting cache_root;  // value may be "": nothing is kept on disk
   std::vector<std::string> read_only;
   std::string read_only_origin;
+  std::uint64_t cache_max_bytes = 0;
+  std::string cache_max_origin;
   Setting nvrtc;
   Setting lock_dir;
   bool jit = true;

@@ -69,7 +69,8 @@ TEST_CASE("the layout on disk") {
   Session session(*files);
   REQUIRE(session.get(fake_source()).ok());
   const std::string base = std::string(kRoot) + "/v1";
-  CHECK(*files->list(base) == std::vector<std::string>{"CACHEDIR.TAG", "TOOLCHAINS", "k", "tmp"});
+  CHECK(*files->list(base) ==
+        std::vector<std::string>{"CACHEDIR.TAG", "TOOLCHAINS", "k", "state", "tmp"});
   CHECK(files->info(path_of_entry(kRoot, fake_source())).is_regular);
   CHECK(files->list(base + "/tmp")->empty());
   CHECK(*files->read(base + "/TOOLCHAINS") ==

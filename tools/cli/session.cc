@@ -52,6 +52,9 @@ void add_common_options(CLI::App& app, CommonOptions& options) {
       ->check(not_empty());
   app.add_option("--read-only-caches", options.settings.read_only_caches,
                  "colon-separated cache directories (ATTNLOOM_CACHE_RO)");
+  app.add_option("--cache-max-size", options.settings.cache_max_size,
+                 "what the writable cache may hold, such as 512M or 2G (ATTNLOOM_CACHE_MAX_SIZE)")
+      ->check(not_empty());
   app.add_option("--nvrtc", options.settings.nvrtc, "NVRTC library or its folder (ATTNLOOM_NVRTC)");
   app.add_flag_callback(
       "--no-jit", [&options] { options.settings.jit = false; },
