@@ -71,3 +71,18 @@ alm_code alm_context_describe(alm_context* context, alm_text** json, alm_error**
     return give_text(context->engine->describe().dump(), json);
   });
 }
+
+alm_code alm_context_statistics(alm_context* context, alm_statistics_format format, alm_text** text,
+                                alm_error** error) {
+  return guarded(error, [&]() -> Status {
+    ATTNLOOM_CHECK(check_given(context, "context"));
+    ATTNLOOM_CHECK(check_given(text, "text"));
+    const int form = number_of(format);
+    if (form != ALM_STATISTICS_JSON && form != ALM_STATISTICS_PROMETHEUS)
+      return argument_error("format", "must be 0 or 1, given " + std::to_string(form));
+    const Statistics statistics = context->engine->statistics();
+    return give_text(form == ALM_STATISTICS_JSON ? statistics_to_json(statistics).dump()
+                                                 : statistics_to_prometheus(statistics),
+                     text);
+  });
+}
