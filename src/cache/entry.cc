@@ -128,6 +128,11 @@ std::string encode_entry(const std::string& request_key, const Source& source,
   return bytes;
 }
 
+Result<std::string> entry_metadata(std::string_view bytes) {
+  ATTNLOOM_TRY(const Lengths lengths, check_trailer(bytes));
+  return std::string(bytes.substr(lengths.cubin + lengths.ptx, lengths.metadata));
+}
+
 Result<Entry> decode_entry(std::string_view bytes, Unpack unpack) {
   ATTNLOOM_TRY(const Lengths lengths, check_trailer(bytes));
   Entry entry;

@@ -8,6 +8,7 @@
 #include "cache/layout.h"
 #include "cache/root_check.h"
 #include "cache/toolchain_list.h"
+#include "compile/cubin_note.h"
 
 namespace attnloom {
 namespace {
@@ -85,6 +86,9 @@ std::string refuse_entry(const Result<Entry>& entry, const std::string& request_
   if (!entry.ok()) return entry.status().cause;
   if (entry->request_key != request_key) return "it is the entry of another key";
   if (entry->artifact.fingerprint.hex != fingerprint) return "it is the entry of another compiler";
+  const std::string target = read_cubin_note(entry->artifact.cubin).target;
+  if (!target.empty() && target != entry->artifact.target)
+    return "its cubin was made for " + target + ", its metadata says " + entry->artifact.target;
   return {};
 }
 

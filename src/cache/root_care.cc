@@ -132,6 +132,25 @@ void RootCare::evict(Collection& done) {
   }
 }
 
+Cleared RootCare::clear(ClearPinned pinned) {
+  Cleared done;
+  const std::set<std::string> kept =
+      pinned == ClearPinned::kYes ? std::set<std::string>() : pins_.all();
+  for (const OwnFile& entry : list_entries(files_, base_)) {
+    if (kept.count(entry.request_key) != 0 || !files_.remove(entry.path).ok()) continue;
+    ++done.entries;
+    done.bytes += entry.bytes;
+  }
+  done.failures = static_cast<std::uint64_t>(failures_.sweep(now_ns(), true));
+  const std::string quarantine = layout::quarantine(base_);
+  if (const auto names = files_.list(quarantine); names.ok()) {
+    for (const std::string& name : *names)
+      if (files_.remove_tree(quarantine + "/" + name).ok()) ++done.quarantined;
+  }
+  if (files_.info(layout::state(base_)).exists) count_anew();
+  return done;
+}
+
 int RootCare::sweep_temps() {
   const std::string directory = layout::temps(base_);
   const auto names = files_.list(directory);

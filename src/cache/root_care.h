@@ -43,6 +43,16 @@ struct Collection {
   std::uint64_t failures = 0;  // expired ones that were removed
 };
 
+enum class ClearPinned { kNo, kYes };
+
+// What was removed by hand.
+struct Cleared {
+  std::uint64_t entries = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t failures = 0;
+  std::uint64_t quarantined = 0;
+};
+
 class RootCare {
  public:
   RootCare(FileSystem& files, std::string base, CareOptions options,
@@ -63,13 +73,14 @@ class RootCare {
   int sweep_temps();
   // Keeps the newest 32 of what was quarantined, and no more than 64 MiB.
   void trim_quarantine();
-  // Forgets what was counted, after entries were removed by hand.
-  void count_anew();
+  // Removes entries, kept failures and quarantine; what is being written stays.
+  Cleared clear(ClearPinned pinned);
 
   std::uint64_t evicted() const { return evicted_; }
   std::uint64_t evicted_bytes() const { return evicted_bytes_; }
 
  private:
+  void count_anew();
   void set_size(std::uint64_t bytes);
   bool collected_just_now() const;
   void evict(Collection& done);
