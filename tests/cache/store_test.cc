@@ -255,7 +255,7 @@ TEST_CASE("a disk that fills up at any byte costs a warning and no kernel") {
   const std::size_t entry_bytes =
       encode_entry(request_key(fake_source()), fake_source(), artifact).size();
   int stored = 0;
-  for (std::int64_t room = 0; room < static_cast<std::int64_t>(entry_bytes) + 400; room += 37) {
+  for (std::int64_t room = 0; room < static_cast<std::int64_t>(entry_bytes) + 400; ++room) {
     INFO(room);
     const auto files = make_memory_file_system(room);
     Session session(*files);
@@ -274,7 +274,7 @@ TEST_CASE("a disk that fills up at any byte costs a warning and no kernel") {
     stored += entry.exists ? 1 : 0;
   }
   CHECK(stored > 0);
-  CHECK(stored < 20);
+  CHECK(stored < 400);
 }
 
 TEST_CASE("TOOLCHAINS that cannot be read is a miss and is written anew") {
