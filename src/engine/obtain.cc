@@ -153,7 +153,11 @@ Result<std::shared_ptr<BuiltKernel>> Engine::State::compile(const Source& source
     if (look()) return stored;
   }
   count(tallies.misses);
-  if (std::optional<Status> failure = failed_before(request_key)) return *failure;
+  if (const std::optional<Status> failure = failed_before(request_key)) {
+    options.log.info("failed before and is not compiled again: " + label + ", request_key " +
+                     request_key);
+    return *failure;
+  }
   options.log.info("compiling " + label + ", request_key " + request_key);
   const auto begin = std::chrono::steady_clock::now();
   count(tallies.compiles);

@@ -105,12 +105,14 @@ TEST_CASE("threads that ask for a bad spec together get one compile and one erro
   const TempDirectory root;
   StubEngine one({.root = root / "cache", .lock_directory = root / "locks"});
   one.compiler->fail = always(Code::kCompileFailed);
+  std::vector<std::shared_ptr<KernelSet>> sets;
+  for (int i = 0; i < 8; ++i) sets.push_back(one.open(one_kernel_spec(kBroken)));
   std::atomic<int> failed{0};
   {
     std::vector<std::jthread> threads;
-    for (int i = 0; i < 8; ++i) {
-      threads.emplace_back([&] {
-        if (failure_of(one, one_kernel_spec(kBroken)).code == Code::kCompileFailed) ++failed;
+    for (const std::shared_ptr<KernelSet>& set : sets) {
+      threads.emplace_back([&failed, &set] {
+        if (set->acquire(0).status().code == Code::kCompileFailed) ++failed;
       });
     }
   }
