@@ -23,13 +23,13 @@ constexpr std::size_t kCubinBytes = 45'000;
 constexpr std::size_t kPtxBytes = 90'000;
 const Fingerprint kCompiler = {"0123456789abcdef", 13, 0, 13000};
 
-// Where the cache would lie: ATTNLOOM_BENCH_DIR, or the folder for temporary files.
+enum class Place { kDisk, kMemory };
+
 class Folder {
  public:
-  Folder() {
-    const char* named = ::getenv("ATTNLOOM_BENCH_DIR");
+  explicit Folder(Place place = Place::kDisk) {
     const std::filesystem::path parent =
-        named != nullptr ? std::filesystem::path(named) : std::filesystem::temp_directory_path();
+        place == Place::kMemory ? "/dev/shm" : std::filesystem::temp_directory_path();
     path_ = (parent / "attnloom-bench-XXXXXX").string();
     if (::mkdtemp(path_.data()) == nullptr) path_.clear();
   }
@@ -118,8 +118,8 @@ void hit(benchmark::State& state) {
 BENCHMARK(hit)->Arg(0)->Arg(1)->Unit(benchmark::kMicrosecond);
 
 // What the file system alone takes to write, sync and name as many bytes as an entry has.
-void write_and_sync(benchmark::State& state) {
-  const Folder folder;
+void write_and_sync(benchmark::State& state, Place place) {
+  const Folder folder(place);
   const auto files = make_real_file_system();
   const std::string bytes(kCubinBytes + kPtxBytes / 6, 'x');
   std::uint64_t count = 0;
@@ -129,10 +129,10 @@ void write_and_sync(benchmark::State& state) {
       return state.SkipWithError("not written");
   }
 }
-BENCHMARK(write_and_sync)->UseRealTime()->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(write_and_sync, disk, Place::kDisk)->UseRealTime()->Unit(benchmark::kMicrosecond);
 
-void publish(benchmark::State& state) {
-  const Folder folder;
+void publish(benchmark::State& state, Place place) {
+  const Folder folder(place);
   const auto files = make_real_file_system();
   Store store(*files, {.root = folder.path(), .warn = {}, .care = {}});
   const Source source = source_of_entry();
@@ -147,6 +147,7 @@ void publish(benchmark::State& state) {
     if (!store.publish(key, source, artifact).ok()) return state.SkipWithError("not stored");
   }
 }
-BENCHMARK(publish)->UseRealTime()->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(publish, memory, Place::kMemory)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(publish, disk, Place::kDisk)->UseRealTime()->Unit(benchmark::kMicrosecond);
 
 }  // namespace

@@ -35,9 +35,9 @@ ROWS = {
     "C": {
         "cache_acquire_warm": (CACHE, "acquire", "us", 0.3),
         "cache_disk_hit": (CACHE, "hit/0", "us", 100.0),
-        "cache_publish": (CACHE, "publish/real_time", "us", 400.0),
-        "cache_publish_wall": (CACHE, "publish/real_time", "us wall", None),
-        "cache_write_and_sync_wall": (CACHE, "write_and_sync/real_time", "us wall", None),
+        "cache_publish": (CACHE, "publish/memory", "us", 400.0),
+        "cache_publish_disk": (CACHE, "publish/disk/real_time", "us wall", None),
+        "cache_write_and_sync_disk": (CACHE, "write_and_sync/disk/real_time", "us wall", None),
     },
 }
 
