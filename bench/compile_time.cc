@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a miss and a hit cost: NVRTC on our attention kernels and on programs of two sizes, a
-// verified look-up, a publication, the keys. NVRTC is found as by the library; ATTNLOOM_NVRTC names
-// another. bench/record.py runs it; docs/BENCHMARKS.md tells what the figures mean.
+// What a miss costs: NVRTC on our attention kernels and on programs of two sizes, the keys. NVRTC
+// is found as by the library; ATTNLOOM_NVRTC names another. bench/record.py runs it;
+// docs/BENCHMARKS.md tells what the figures mean.
 #include <benchmark/benchmark.h>
 #include <stdlib.h>
 
-#include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "cache/key.h"
-#include "cache/store.h"
 #include "compile/toolchain.h"
 #include "render/render.h"
 #include "spec/parse.h"
@@ -45,22 +42,6 @@ Toolchain& toolchain() {
   }();
   return *only;
 }
-
-class Folder {
- public:
-  Folder() {
-    path_ = (std::filesystem::temp_directory_path() / "attnloom-bench-XXXXXX").string();
-    if (::mkdtemp(path_.data()) == nullptr) path_.clear();
-  }
-  ~Folder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // The kernel of this query tile, 0 for the joint one, of "tile": "auto" at head dimension 128.
 Result<Source> attention_source(int query_tile) {
@@ -125,40 +106,5 @@ void key(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(request_key(source));
 }
 BENCHMARK(key)->Unit(benchmark::kMicrosecond);
-
-// Argument: 1 with the PTX unpacked as well.
-void find(benchmark::State& state) {
-  const Folder folder;
-  const auto files = make_real_file_system();
-  Store store(*files, {.root = folder.path()});
-  const Source source = source_of(1000);
-  const auto artifact = toolchain().compile(source);
-  if (!artifact.ok()) return state.SkipWithError(artifact.status().to_string().c_str());
-  const std::string key = request_key(source);
-  if (const Status status = store.publish(key, source, *artifact); !status.ok()) {
-    return state.SkipWithError(status.to_string().c_str());
-  }
-  const Need need{.cubin = true, .ptx = state.range(0) == 1};
-  for (auto _ : state) {
-    if (!store.find(key, source.target, need, 0)) return state.SkipWithError("a miss");
-  }
-}
-BENCHMARK(find)->Arg(0)->Arg(1)->Unit(benchmark::kMicrosecond);
-
-void publish(benchmark::State& state) {
-  const Folder folder;
-  const auto files = make_real_file_system();
-  Store store(*files, {.root = folder.path()});
-  const Source source = source_of(1000);
-  const auto artifact = toolchain().compile(source);
-  if (!artifact.ok()) return state.SkipWithError(artifact.status().to_string().c_str());
-  char key[65];
-  std::uint64_t count = 0;
-  for (auto _ : state) {
-    std::snprintf(key, sizeof key, "%064llx", static_cast<unsigned long long>(++count));
-    if (!store.publish(key, source, *artifact).ok()) return state.SkipWithError("not stored");
-  }
-}
-BENCHMARK(publish)->Unit(benchmark::kMicrosecond);
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 A row that the file holds already, by issue and name, is replaced; all others stay. bench/table.py makes the page.
 
-usage: bench/record.py --build DIR --json OUT [--issue A] [--repetitions 9]     runs them
+usage: bench/record.py --build DIR --json OUT [--issue A|C] [--repetitions 9]   runs those of an issue
        bench/record.py --run FILE --json OUT                                   takes what bench/compare wrote
 """
 
@@ -20,15 +20,25 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 
 COMPILE = "compile_time --benchmark_filter=attention_d128"
 SIMULATE = "sim_speed"
-# row: (command, name of the benchmark, unit, bar); seconds have an upper bar, rates a lower one.
+CACHE = "cache_time"
+# issue: {row: (command, name of the benchmark, unit, bar)}; times have an upper bar, rates a lower one.
 ROWS = {
-    "compile_d128_q16": (COMPILE, "attention_d128/q16/process_time", "s", 0.8),
-    "compile_d128_q64": (COMPILE, "attention_d128/q64/process_time", "s", 0.8),
-    "compile_d128_q128": (COMPILE, "attention_d128/q128/process_time", "s", 0.8),
-    "compile_d128_joint": (COMPILE, "attention_d128/joint/process_time", "s", 0.8),
-    "sim_checks_on": (SIMULATE, "prefill/checks_on/manual_time", "M/s", 12.0),
-    "sim_split_checks_on": (SIMULATE, "sim_split/checks_on/manual_time", "M/s", 12.0),
-    "sim_checks_off": (SIMULATE, "prefill/checks_off/manual_time", "M/s", None),
+    "A": {
+        "compile_d128_q16": (COMPILE, "attention_d128/q16/process_time", "s", 0.8),
+        "compile_d128_q64": (COMPILE, "attention_d128/q64/process_time", "s", 0.8),
+        "compile_d128_q128": (COMPILE, "attention_d128/q128/process_time", "s", 0.8),
+        "compile_d128_joint": (COMPILE, "attention_d128/joint/process_time", "s", 0.8),
+        "sim_checks_on": (SIMULATE, "prefill/checks_on/manual_time", "M/s", 12.0),
+        "sim_split_checks_on": (SIMULATE, "sim_split/checks_on/manual_time", "M/s", 12.0),
+        "sim_checks_off": (SIMULATE, "prefill/checks_off/manual_time", "M/s", None),
+    },
+    "C": {
+        "cache_acquire_warm": (CACHE, "acquire", "us", 0.3),
+        "cache_disk_hit": (CACHE, "hit/0", "us", 100.0),
+        "cache_publish": (CACHE, "publish/memory", "us", 400.0),
+        "cache_publish_disk": (CACHE, "publish/disk/real_time", "us wall", None),
+        "cache_write_and_sync_disk": (CACHE, "write_and_sync/disk/real_time", "us wall", None),
+    },
 }
 
 
@@ -53,7 +63,10 @@ def medians(build, command, repetitions):
 def value_of(entry, unit):
     if unit == "M/s":
         return entry["warp_instructions_per_s"] / 1e6
-    return entry["cpu_time"] / 1e3
+    if unit == "us wall":
+        return entry["real_time"]
+    # Milliseconds, or microseconds where the row is in them.
+    return entry["cpu_time"] / (1 if unit == "us" else 1e3)
 
 
 def cpu_name():
@@ -69,15 +82,16 @@ def compiler_of(build):
 
 
 def measure(build, issue, repetitions):
-    """One row for each of ROWS."""
+    """One row for each of ROWS of the issue."""
     results = {}
-    for command in sorted({row[0] for row in ROWS.values()}):
+    for command in sorted({row[0] for row in ROWS[issue].values()}):
         results[command] = medians(build, command, repetitions)
-    nvrtc = results[COMPILE][0]["attention_d128/q16/process_time"]["label"]
     commit = output_of("git", "-C", ROOT, "describe", "--always", "--dirty").strip()
-    versions = {"cpu": cpu_name(), "compiler": compiler_of(build), "nvrtc": nvrtc}
+    versions = {"cpu": cpu_name(), "compiler": compiler_of(build)}
+    if COMPILE in results:
+        versions["nvrtc"] = results[COMPILE][0]["attention_d128/q16/process_time"]["label"]
     rows = []
-    for name, (command, benchmark, unit, bar) in ROWS.items():
+    for name, (command, benchmark, unit, bar) in ROWS[issue].items():
         entries, shown = results[command]
         ours = round(value_of(entries[benchmark], unit), 3)
         met = None
@@ -114,7 +128,7 @@ def main():
     source.add_argument("--build", metavar="DIR", help="build folder, configured with -DATTNLOOM_BENCH=ON")
     source.add_argument("--run", metavar="FILE", help="what bench/compare --json wrote")
     parser.add_argument("--json", required=True, metavar="OUT", help="results file, one object a line")
-    parser.add_argument("--issue", default="A", help="with --build")
+    parser.add_argument("--issue", default="A", choices=sorted(ROWS), help="with --build")
     parser.add_argument("--repetitions", type=int, default=9, help="with --build")
     options = parser.parse_args()
     broken = []

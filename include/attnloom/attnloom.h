@@ -157,6 +157,7 @@ typedef struct alm_context_options {
   /* File of public keys; entries outside cache_dir then need a signature (docs/SECURITY.md).
    * Default: ATTNLOOM_TRUST_KEYS. */
   const char* trust_keys;
+  const char* cache_max_size; /* "512M"; default: ATTNLOOM_CACHE_MAX_SIZE, else "2G"; least "64M" */
 } alm_context_options;
 
 /* options may be NULL. Opens no driver: the first call that needs the device does. A place that is
@@ -167,6 +168,15 @@ ALM_API void alm_context_destroy(alm_context* context);
 /* One JSON object: device, nvrtc, cache root and why it was chosen, counters (hits, misses,
  * compiles, loads, launches). */
 ALM_API alm_code alm_context_describe(alm_context* context, alm_text** json, alm_error** error);
+
+typedef enum alm_statistics_format {
+  ALM_STATISTICS_JSON = 0,      /* one object */
+  ALM_STATISTICS_PROMETHEUS = 1 /* the text format that Prometheus scrapes */
+} alm_statistics_format;
+
+/* What the context did since it was made, by cache layer; docs/DEPLOY.md lists the names. */
+ALM_API alm_code alm_context_statistics(alm_context* context, alm_statistics_format format,
+                                        alm_text** text, alm_error** error);
 
 /* ---- kernels ---- */
 

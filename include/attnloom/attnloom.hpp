@@ -183,6 +183,11 @@ class Context {
       return alm_context_describe(get(), text, error);
     });
   }
+  std::string statistics(alm_statistics_format format = ALM_STATISTICS_JSON) const {
+    return detail::text([&](alm_text** text, alm_error** error) {
+      return alm_context_statistics(get(), format, text, error);
+    });
+  }
   // Throws what the simulator found since the last call.
   void synchronize(void* stream = nullptr) {
     detail::check([&](alm_error** error) { return alm_synchronize(get(), stream, error); });

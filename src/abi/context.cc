@@ -37,6 +37,7 @@ SetupOptions setup_options(const alm_context_options& options) {
   setup.settings.cache_dir = text_of(options.cache_dir);
   setup.settings.read_only_caches = text_of(options.read_only_caches);
   setup.settings.trust_keys = text_of(options.trust_keys);
+  setup.settings.cache_max_size = text_of(options.cache_max_size);
   setup.settings.nvrtc = text_of(options.nvrtc);
   setup.settings.lock_dir = text_of(options.lock_dir);
   setup.settings.python_paths = text_of(options.python_paths);
@@ -69,5 +70,20 @@ alm_code alm_context_describe(alm_context* context, alm_text** json, alm_error**
     ATTNLOOM_CHECK(check_given(context, "context"));
     ATTNLOOM_CHECK(check_given(json, "json"));
     return give_text(context->engine->describe().dump(), json);
+  });
+}
+
+alm_code alm_context_statistics(alm_context* context, alm_statistics_format format, alm_text** text,
+                                alm_error** error) {
+  return guarded(error, [&]() -> Status {
+    ATTNLOOM_CHECK(check_given(context, "context"));
+    ATTNLOOM_CHECK(check_given(text, "text"));
+    const int form = number_of(format);
+    if (form != ALM_STATISTICS_JSON && form != ALM_STATISTICS_PROMETHEUS)
+      return argument_error("format", "must be 0 or 1, given " + std::to_string(form));
+    const Statistics statistics = context->engine->statistics();
+    return give_text(form == ALM_STATISTICS_JSON ? statistics_to_json(statistics).dump()
+                                                 : statistics_to_prometheus(statistics),
+                     text);
   });
 }

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <system_error>
 #include <utility>
@@ -126,6 +128,20 @@ class TempFile {
   Descriptor fd_;
   int error_ = 0;
 };
+
+// A private file whatever the umask, as an error or a descriptor.
+Result<std::unique_ptr<Descriptor>> open_private(const std::string& path, int flags) {
+  auto fd = std::make_unique<Descriptor>(open_retry(path, flags | O_CREAT | O_NONBLOCK, kFileMode));
+  if (!fd->valid()) return io_error(path, "cannot open", errno);
+  struct stat status;
+  if (::fstat(fd->get(), &status) != 0) return io_error(path, "cannot stat", errno);
+  if (!S_ISREG(status.st_mode)) {
+    return make_error(Code::kCacheIo, path, "not a regular file", "move it aside");
+  }
+  if ((status.st_mode & 0777) != kFileMode && ::fchmod(fd->get(), kFileMode) != 0)
+    return io_error(path, "cannot make private", errno);
+  return fd;
+}
 
 // The new name must survive a power cut. A file system that cannot sync a directory still holds the
 // file, and every reader verifies what it reads, so a failure is not one of the publication.
@@ -247,6 +263,41 @@ class RealFileSystem : public FileSystem {
   Status remove(const std::string& path) override {
     if (::unlink(path.c_str()) == 0 || errno == ENOENT) return ok_status();
     return io_error(path, "cannot remove", errno);
+  }
+
+  Status remove_tree(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    return error ? io_error(path, "cannot remove", error.value()) : ok_status();
+  }
+
+  Status touch(const std::string& path, std::int64_t mtime_ns) override {
+    constexpr std::int64_t kSecond = 1'000'000'000;
+    const struct timespec times[2] = {
+        {0, UTIME_OMIT}, {static_cast<time_t>(mtime_ns / kSecond), mtime_ns % kSecond}};
+    if (::utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW) == 0) return ok_status();
+    return io_error(path, "cannot set its time", errno);
+  }
+
+  Status append(const std::string& path, std::string_view bytes) override {
+    ATTNLOOM_TRY(const std::unique_ptr<Descriptor> fd, open_private(path, O_WRONLY | O_APPEND));
+    const ssize_t written = ::write(fd->get(), bytes.data(), bytes.size());
+    if (written == static_cast<ssize_t>(bytes.size())) return ok_status();
+    return io_error(path, "cannot write " + std::to_string(bytes.size()) + " bytes",
+                    written < 0 ? errno : ENOSPC);
+  }
+
+  Result<FileLock> try_lock(const std::string& path) override {
+    ATTNLOOM_TRY(std::unique_ptr<Descriptor> fd, open_private(path, O_RDWR));
+    if (::flock(fd->get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK || errno == EINTR) return FileLock();
+      return io_error(path, "cannot lock", errno);
+    }
+    // Unlocked by name: a child that was forked meanwhile holds a copy of the descriptor.
+    return FileLock(fd.release(), [](Descriptor* held) {
+      ::flock(held->get(), LOCK_UN);
+      delete held;
+    });
   }
 
   Result<std::vector<std::string>> list(const std::string& path) override {

@@ -32,6 +32,9 @@ enum class Publish {
   kReplace,    // rename(): the new file takes the name
 };
 
+// Held while the object lives. The kernel releases it when the process dies; its file stays.
+using FileLock = std::shared_ptr<void>;
+
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
@@ -47,6 +50,15 @@ class FileSystem {
   virtual Status make_directories(const std::string& path) = 0;
   virtual Status rename(const std::string& from, const std::string& to) = 0;
   virtual Status remove(const std::string& path) = 0;  // a file; absent is success
+  // A file, or a directory with all that is in it; absent is success. Links are removed, never
+  // followed.
+  virtual Status remove_tree(const std::string& path) = 0;
+  virtual Status touch(const std::string& path, std::int64_t mtime_ns) = 0;
+  // Adds to the end of a private file, made where it is absent. Not synced: for what may be lost.
+  virtual Status append(const std::string& path, std::string_view bytes) = 0;
+  // Of a file, made where it is absent; null when somebody else holds it. A file system that cannot
+  // lock is an error.
+  virtual Result<FileLock> try_lock(const std::string& path) = 0;
   virtual Result<std::vector<std::string>> list(const std::string& path) = 0;  // names, sorted
 };
 

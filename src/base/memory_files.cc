@@ -55,12 +55,7 @@ class MemoryFileSystem : public FileSystem {
                  Publish how) override {
     const std::scoped_lock lock(mutex_);
     if (!is_directory(temp_dir)) return error(temp_dir, "no such directory");
-    const auto size = static_cast<std::int64_t>(bytes.size());
-    if (fail_after_bytes_ >= 0 && size > fail_after_bytes_ - written_bytes_) {
-      written_bytes_ = fail_after_bytes_;  // the disk is full from now on
-      return error(path, "no space left");
-    }
-    written_bytes_ += size;
+    if (!take_room(bytes.size())) return error(path, "no space left");
     if (!is_directory(parent_of(path))) return error(path, "no such directory");
     if (is_directory(path)) {
       return how == Publish::kFirstWins ? ok_status() : error(path, "is a directory");
@@ -108,6 +103,45 @@ class MemoryFileSystem : public FileSystem {
     return ok_status();
   }
 
+  Status remove_tree(const std::string& path) override {
+    const std::scoped_lock lock(mutex_);
+    std::erase_if(nodes_, [&](const auto& node) {
+      return node.first == path || node.first.rfind(path + "/", 0) == 0;
+    });
+    return ok_status();
+  }
+
+  Status touch(const std::string& path, std::int64_t mtime_ns) override {
+    const std::scoped_lock lock(mutex_);
+    const auto node = nodes_.find(path);
+    if (node == nodes_.end()) return error(path, "no such file");
+    node->second.mtime_ns = mtime_ns;
+    return ok_status();
+  }
+
+  Status append(const std::string& path, std::string_view bytes) override {
+    const std::scoped_lock lock(mutex_);
+    if (!take_room(bytes.size())) return error(path, "no space left");
+    if (!is_directory(parent_of(path))) return error(path, "no such directory");
+    if (is_directory(path)) return error(path, "is a directory");
+    Node& node = nodes_[path];
+    node.bytes += bytes;
+    node.mtime_ns = ++clock_ns_;
+    return ok_status();
+  }
+
+  Result<FileLock> try_lock(const std::string& path) override {
+    const std::scoped_lock lock(mutex_);
+    if (!is_directory(parent_of(path))) return error(path, "no such directory");
+    if (is_directory(path)) return error(path, "is a directory");
+    nodes_.try_emplace(path, Node{.directory = false, .bytes = {}, .mtime_ns = ++clock_ns_});
+    std::weak_ptr<void>& holder = locks_[path];
+    if (!holder.expired()) return FileLock();
+    FileLock held = std::make_shared<char>();
+    holder = held;
+    return held;
+  }
+
   Result<std::vector<std::string>> list(const std::string& path) override {
     const std::scoped_lock lock(mutex_);
     if (!is_directory(path)) return error(path, "no such directory");
@@ -125,6 +159,15 @@ class MemoryFileSystem : public FileSystem {
     std::int64_t mtime_ns = 0;
   };
 
+  bool take_room(std::size_t bytes) {
+    const auto size = static_cast<std::int64_t>(bytes);
+    if (fail_after_bytes_ >= 0 && size > fail_after_bytes_ - written_bytes_) {
+      written_bytes_ = fail_after_bytes_;  // the disk is full from now on
+      return false;
+    }
+    written_bytes_ += size;
+    return true;
+  }
   bool is_directory(const std::string& path) const {
     if (path == "/" || path == ".") return true;
     const auto node = nodes_.find(path);
@@ -136,6 +179,7 @@ class MemoryFileSystem : public FileSystem {
 
   std::mutex mutex_;
   std::map<std::string, Node> nodes_;
+  std::map<std::string, std::weak_ptr<void>> locks_;
   const std::int64_t fail_after_bytes_;
   std::int64_t written_bytes_ = 0;
   std::int64_t clock_ns_ = 0;  // every write is later than the one before

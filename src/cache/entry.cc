@@ -138,6 +138,11 @@ Result<std::string> without_ptx(std::string_view bytes) {
               hex_at(trailer, kFingerprintOffset, kFingerprintBytes));
 }
 
+Result<std::string> entry_metadata(std::string_view bytes) {
+  ATTNLOOM_TRY(const Lengths lengths, check_trailer(bytes));
+  return std::string(bytes.substr(lengths.cubin + lengths.ptx, lengths.metadata));
+}
+
 Result<Entry> decode_entry(std::string_view bytes, Unpack unpack) {
   ATTNLOOM_TRY(const Lengths lengths, check_trailer(bytes));
   Entry entry;

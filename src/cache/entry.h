@@ -44,6 +44,9 @@ Result<std::string> without_ptx(std::string_view bytes);
 // CACHE_CORRUPT, with the reason, for bytes that are not exactly a whole entry.
 Result<Entry> decode_entry(std::string_view bytes, Unpack unpack);
 
+// The metadata as stored. CACHE_CORRUPT as decode_entry.
+Result<std::string> entry_metadata(std::string_view bytes);
+
 // 64 and 16 lower-case hex digits. Only such text ever becomes part of a file name.
 bool is_key(std::string_view text);
 bool is_fingerprint(std::string_view text);

@@ -21,6 +21,24 @@ inline std::string entry(const std::string& base, const std::string& request_key
                          const std::string& fingerprint) {
   return base + "/k/" + request_key.substr(0, 2) + "/" + entry_name(request_key, fingerprint);
 }
+inline std::string entries(const std::string& base) {
+  return base + "/k";
+}
+inline std::string temps(const std::string& base) {
+  return base + "/tmp";
+}
+inline std::string quarantine(const std::string& base) {
+  return base + "/quarantine";
+}
+inline std::string pins(const std::string& base) {
+  return base + "/pins";
+}
+inline std::string failures(const std::string& base) {
+  return base + "/neg";
+}
+inline std::string state(const std::string& base) {
+  return base + "/state";
+}
 
 // The signatures of an entry in a directory stand beside it.
 inline std::string signature(const std::string& entry_path) {

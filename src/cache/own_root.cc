@@ -2,11 +2,14 @@
 #include "cache/own_root.h"
 
 #include <chrono>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "cache/layout.h"
 #include "cache/root_check.h"
 #include "cache/toolchain_list.h"
+#include "compile/cubin_note.h"
 
 namespace attnloom {
 namespace {
@@ -17,7 +20,6 @@ constexpr std::string_view kTagName = "/CACHEDIR.TAG";
 constexpr std::string_view kTag =
     "Signature: 8a477f597d28d172789f06886806bc55\n# Attnloom's kernel cache: may be deleted at any "
     "time.\n";
-constexpr std::int64_t kStaleTempNs = std::int64_t{3600} * 1'000'000'000;
 constexpr int kListAttempts = 8;
 constexpr int kQuarantineNames = 8;
 
@@ -27,16 +29,18 @@ std::string file_name(const std::string& path) {
 
 }  // namespace
 
-OwnRoot::OwnRoot(FileSystem& files, const std::string& root, Warn warn)
+OwnRoot::OwnRoot(FileSystem& files, const std::string& root, Warn warn, CareOptions care)
     : files_(files), warn_(std::move(warn)) {
   if (root.empty()) return;
   const std::string path = normal_path(root);
   refusal_ = refuse_root(files, path);
-  if (refusal_.empty())
+  if (refusal_.empty()) {
     root_ = path;
-  else
+    care_ = std::make_unique<RootCare>(files, base(), std::move(care), warn_);
+  } else {
     warn_("cache directory " + path + " is not used: " + refusal_ + "; kernels stay in memory; " +
           kRootRemedy);
+  }
 }
 
 std::string OwnRoot::base() const {
@@ -53,11 +57,19 @@ std::vector<Fingerprint> OwnRoot::toolchains() const {
 // takes no more room.
 void OwnRoot::quarantine(const std::string& path, const std::string& reason) {
   ++quarantined_;
-  const std::string to = base() + "/quarantine/" + file_name(path);
-  bool moved = files_.make_directories(base() + "/quarantine").ok() && files_.rename(path, to).ok();
+  const std::string name = layout::quarantine(base()) + "/" + file_name(path);
+  std::string to = name;
+  bool moved =
+      files_.make_directories(layout::quarantine(base())).ok() && files_.rename(path, to).ok();
   // A directory cannot take the name of one that is there already.
-  for (int i = 1; !moved && i < kQuarantineNames; ++i)
-    moved = files_.rename(path, to + "." + std::to_string(i)).ok();
+  for (int i = 1; !moved && i < kQuarantineNames; ++i) {
+    to = name + "." + std::to_string(i);
+    moved = files_.rename(path, to).ok();
+  }
+  if (moved) {
+    (void)files_.touch(to, care_->now_ns());  // the oldest go first, counted from here
+    care_->trim_quarantine();
+  }
   warn_("cache entry " + path + " is damaged (" + reason + ") and " +
         (moved ? "was moved to quarantine" : "cannot be moved away") +
         "; the kernel is compiled again");
@@ -68,6 +80,9 @@ std::string refuse_entry(const Result<Entry>& entry, const std::string& request_
   if (!entry.ok()) return entry.status().cause;
   if (entry->request_key != request_key) return "it is the entry of another key";
   if (entry->artifact.fingerprint.hex != fingerprint) return "it is the entry of another compiler";
+  const std::string target = read_cubin_note(entry->artifact.cubin).target;
+  if (!target.empty() && target != entry->artifact.target)
+    return "its cubin was made for " + target + ", its metadata says " + entry->artifact.target;
   return {};
 }
 
@@ -92,28 +107,13 @@ std::optional<Entry> OwnRoot::read(const std::string& request_key, const std::st
     quarantine(path, reason);
     return std::nullopt;
   }
+  care_->used(path, info.mtime_ns);
   return std::move(entry).value();
 }
 
-// Files of writers that were killed. A live writer's file is younger by far.
-void OwnRoot::sweep_temps() {
-  const std::string directory = base() + "/tmp";
-  const auto names = files_.list(directory);
-  if (!names.ok()) return;
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const std::int64_t now_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-  for (const std::string& name : *names) {
-    const FileInfo info = files_.info(directory + "/" + name);
-    // A failure leaves the file for the next sweep.
-    if (info.is_regular && now_ns - info.mtime_ns > kStaleTempNs)
-      (void)files_.remove(directory + "/" + name);
-  }
-}
-
-// Once, before the first write: a process that only reads leaves no trace.
 Status OwnRoot::prepare() {
   if (prepared_) return ok_status();
-  ATTNLOOM_CHECK(files_.make_directories(base() + "/tmp"));
+  ATTNLOOM_CHECK(files_.make_directories(layout::temps(base())));
   // Between the check at construction and now the directory may have been made by somebody else.
   if (const std::string reason = refuse_root(files_, base()); !reason.empty()) {
     return make_error(Code::kCacheIo, root_, "the directory must not be used: " + reason,
@@ -121,7 +121,8 @@ Status OwnRoot::prepare() {
   }
   ATTNLOOM_CHECK(
       files_.publish(base() + "/tmp", base() + std::string(kTagName), kTag, Publish::kFirstWins));
-  sweep_temps();
+  ATTNLOOM_CHECK(files_.make_directories(layout::state(base())));
+  care_->sweep_temps();
   prepared_ = true;
   return ok_status();
 }
@@ -151,9 +152,13 @@ Status OwnRoot::publish(const std::string& request_key, const Artifact& artifact
     // What is still there under the name is not an entry we may use, so it is replaced as well.
     const bool replace = files_.info(path).exists;
     ATTNLOOM_CHECK(files_.make_directories(path.substr(0, path.find_last_of('/'))));
-    ATTNLOOM_CHECK(files_.publish(base() + "/tmp", path, encode(),
+    const std::string bytes = encode();
+    ATTNLOOM_CHECK(files_.publish(layout::temps(base()), path, bytes,
                                   replace ? Publish::kReplace : Publish::kFirstWins));
     ++published_;
+    ATTNLOOM_CHECK(list_toolchain(artifact.fingerprint));
+    care_->published(path, bytes.size());
+    return ok_status();
   }
   return list_toolchain(artifact.fingerprint);
 }

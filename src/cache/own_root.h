@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "base/files.h"
 #include "base/status.h"
 #include "cache/entry.h"
+#include "cache/root_care.h"
 #include "compile/artifact.h"
 
 namespace attnloom {
@@ -25,10 +27,12 @@ class OwnRoot {
 
   // `root` as the user gave it; "" = none. A root that must not be used (root_check.h) is refused
   // with a warning and stands for none.
-  OwnRoot(FileSystem& files, const std::string& root, Warn warn);
+  OwnRoot(FileSystem& files, const std::string& root, Warn warn, CareOptions care = {});
 
   const std::string& path() const { return root_; }  // "" when there is none or it was refused
   const std::string& refusal() const { return refusal_; }
+  RootCare* care() { return care_.get(); }  // null when path() is empty
+  const RootCare* care() const { return care_.get(); }
 
   std::vector<Fingerprint> toolchains() const;
   // A whole, verified entry of this key and compiler; nullopt where it is absent, not ours or
@@ -40,20 +44,23 @@ class OwnRoot {
   Status publish(const std::string& request_key, const Artifact& artifact,
                  const std::function<std::string()>& encode);
 
+  // Once, before the first write: a process that only reads leaves no trace. REQUIRES: path() is
+  // not empty.
+  Status prepare();
+
   std::uint64_t published() const { return published_; }
   std::uint64_t quarantined() const { return quarantined_; }
 
  private:
   std::string base() const;
   void quarantine(const std::string& path, const std::string& reason);
-  Status prepare();
   Status list_toolchain(const Fingerprint& fingerprint);
-  void sweep_temps();
 
   FileSystem& files_;
   Warn warn_;
   std::string root_;
   std::string refusal_;
+  std::unique_ptr<RootCare> care_;
   std::atomic<bool> prepared_{false};
   std::atomic<std::uint64_t> published_{0}, quarantined_{0};
 };

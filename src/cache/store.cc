@@ -24,13 +24,14 @@ bool loadable(const Fingerprint& toolchain, int driver_version) {
 struct Store::State {
   State(FileSystem& files, StoreOptions given)
       : options(std::move(given)),
-        own(files, options.root, [this](const std::string& text) { warn(text); }) {
+        own(
+            files, options.root, [this](const std::string& text) { warn(text); }, options.care) {
     for (const std::string& named : options.read_only) add_place(ReadOnlyPlace(files, named));
   }
 
   void add_place(ReadOnlyPlace place) {
     if (const Status& trouble = place.trouble(); !trouble.ok()) {
-      ++(trouble.code == Code::kUntrusted ? untrusted : damaged);
+      ++(trouble.code == Code::kUntrusted ? untrusted : of(place.layer()).corrupt);
       warn("the bundle " + place.path() + " is passed over: " + trouble.to_string());
     } else if (!options.trust_keys && !place.distrust().empty()) {
       // Nothing could vouch for what it holds, so it is not even searched.
@@ -53,16 +54,22 @@ struct Store::State {
   }
 
   std::optional<Found> look(const std::string& request_key, const std::string& target, Need need,
-                            int driver_version);
+                            int driver_version, Asking asking);
   std::optional<Entry> read(const ReadOnlyPlace& place, const std::string& request_key,
                             const std::string& fingerprint, Unpack unpack);
+
+  struct Tally {
+    std::atomic<std::uint64_t> hits{0}, misses{0}, corrupt{0}, bytes{0};
+  };
+  Tally& of(Layer layer) { return layers[static_cast<std::size_t>(layer)]; }
 
   const StoreOptions options;
   std::mutex mutex;
   std::set<std::string> warned;
   OwnRoot own;
   std::vector<ReadOnlyPlace> places;
-  std::atomic<std::uint64_t> hits{0}, misses{0}, write_failures{0}, untrusted{0}, damaged{0};
+  std::array<Tally, kLayers> layers;
+  std::atomic<std::uint64_t> hits{0}, misses{0}, write_failures{0}, untrusted{0};
 };
 
 Store::Store(FileSystem& files, StoreOptions options)
@@ -80,23 +87,26 @@ std::optional<Entry> Store::State::read(const ReadOnlyPlace& place, const std::s
   const auto stored = place.read(request_key, fingerprint);
   if (!stored.ok()) {
     if (stored.status().code != Code::kCacheCorrupt) return std::nullopt;  // absent
-    return pass_over(damaged, " is damaged (" + stored.status().cause + ") and is passed over");
+    return pass_over(of(place.layer()).corrupt,
+                     " is damaged (" + stored.status().cause + ") and is passed over");
   }
   auto entry = decode_entry(stored->bytes, unpack);
   if (const std::string reason = refuse_entry(entry, request_key, fingerprint); !reason.empty())
-    return pass_over(damaged, " is damaged (" + reason + ") and is passed over");
+    return pass_over(of(place.layer()).corrupt, " is damaged (" + reason + ") and is passed over");
   if (const Status vouched = vouch(*entry, *stored, options.trust_keys.get(), false); !vouched.ok())
     return pass_over(untrusted, " is passed over: " + vouched.to_string());
   return std::move(entry).value();
 }
 
 std::optional<Found> Store::State::look(const std::string& request_key, const std::string& target,
-                                        Need need, int driver_version) {
+                                        Need need, int driver_version, Asking asking) {
   const Unpack unpack = need.ptx ? Unpack::kAll : Unpack::kCubinOnly;
   const auto suits = [&](const std::optional<Entry>& entry) {
     return entry && entry->artifact.target == target && (!need.ptx || entry->has_ptx);
   };
   const auto found = [&](Entry entry, const Fingerprint& toolchain, Layer layer) {
+    ++of(layer).hits;
+    of(layer).bytes += entry.artifact.cubin.size() + entry.artifact.ptx.size();
     return Found{std::move(entry.artifact), kernel_key(request_key, toolchain), layer};
   };
   for (const Fingerprint& toolchain : own.toolchains()) {
@@ -104,21 +114,27 @@ std::optional<Found> Store::State::look(const std::string& request_key, const st
     if (auto entry = own.read(request_key, toolchain.hex, unpack); suits(entry))
       return found(std::move(*entry), toolchain, Layer::kDisk);
   }
+  if (asking == Asking::kPoll) return std::nullopt;
+  if (!own.path().empty()) ++of(Layer::kDisk).misses;
   for (const ReadOnlyPlace& place : places) {
     for (const Fingerprint& toolchain : place.toolchains()) {
       if (!loadable(toolchain, driver_version)) continue;
       if (auto entry = read(place, request_key, toolchain.hex, unpack); suits(entry))
         return found(std::move(*entry), toolchain, place.layer());
     }
+    ++of(place.layer()).misses;
   }
   return std::nullopt;
 }
 
 std::optional<Found> Store::find(const std::string& request_key, const std::string& target,
-                                 Need need, int driver_version) {
+                                 Need need, int driver_version, Asking asking) {
   if (!is_key(request_key)) return std::nullopt;
-  std::optional<Found> found = state_->look(request_key, target, need, driver_version);
-  ++(found ? state_->hits : state_->misses);
+  std::optional<Found> found = state_->look(request_key, target, need, driver_version, asking);
+  if (found)
+    ++state_->hits;
+  else if (asking == Asking::kRequest)
+    ++state_->misses;
   return found;
 }
 
@@ -141,6 +157,57 @@ Status Store::publish(const std::string& request_key, const Source& source,
   return status;
 }
 
+namespace {
+
+Status check_keys(const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) {
+    if (!is_key(key)) {
+      return make_error(Code::kArgumentInvalid, "", "\"" + key + "\" is no request_key",
+                        "give 64 lower-case hexadecimal digits");
+    }
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+Status Store::pin(const std::vector<std::string>& request_keys) {
+  ATTNLOOM_CHECK(check_keys(request_keys));
+  OwnRoot& own = state_->own;
+  if (own.care() == nullptr || request_keys.empty()) return ok_status();
+  ATTNLOOM_CHECK(own.prepare());
+  return own.care()->pins().add(request_keys);
+}
+
+Status Store::unpin(const std::vector<std::string>& request_keys) {
+  ATTNLOOM_CHECK(check_keys(request_keys));
+  OwnRoot& own = state_->own;
+  return own.care() == nullptr ? ok_status() : own.care()->pins().remove(request_keys);
+}
+
+std::set<std::string> Store::pins() const {
+  RootCare* const care = state_->own.care();
+  return care == nullptr ? std::set<std::string>() : care->pins().all();
+}
+
+std::optional<Status> Store::find_failure(const std::string& request_key,
+                                          const std::string& fingerprint) const {
+  RootCare* const care = state_->own.care();
+  if (care == nullptr || !is_key(request_key) || !is_fingerprint(fingerprint)) return std::nullopt;
+  return care->failures().find(request_key, fingerprint, care->now_ns());
+}
+
+void Store::keep_failure(const std::string& request_key, const std::string& fingerprint,
+                         const Status& failure) {
+  OwnRoot& own = state_->own;
+  if (own.care() == nullptr || !is_lasting_failure(failure) || !is_key(request_key) ||
+      !is_fingerprint(fingerprint))
+    return;
+  // The caller has the error itself; keeping it only saves work.
+  if (own.prepare().ok())
+    (void)own.care()->failures().keep(request_key, fingerprint, failure, own.care()->now_ns());
+}
+
 const std::string& Store::root() const {
   return state_->own.path();
 }
@@ -157,9 +224,24 @@ std::vector<BundleSummary> Store::bundles() const {
 }
 
 StoreCounters Store::counters() const {
-  return {
-      state_->hits,           state_->misses,    state_->own.published(), state_->own.quarantined(),
-      state_->write_failures, state_->untrusted, state_->damaged};
+  const State& state = *state_;
+  StoreCounters counters{.hits = state.hits,
+                         .misses = state.misses,
+                         .published = state.own.published(),
+                         .quarantined = state.own.quarantined(),
+                         .write_failures = state.write_failures,
+                         .untrusted = state.untrusted,
+                         .layers = {}};
+  if (const RootCare* care = state.own.care()) {
+    counters.evicted = care->evicted();
+    counters.evicted_bytes = care->evicted_bytes();
+  }
+  for (std::size_t i = 0; i < counters.layers.size(); ++i) {
+    const State::Tally& from = state.layers[i];
+    counters.layers[i] = {from.hits, from.misses, from.corrupt, from.bytes};
+  }
+  counters.layers[static_cast<std::size_t>(Layer::kDisk)].corrupt = state.own.quarantined();
+  return counters;
 }
 
 std::string default_cache_root(const std::string& cache_dir, const std::string& xdg_cache_home,

@@ -8,10 +8,12 @@
 // the entry's grammar.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,7 @@
 #include "base/status.h"
 #include "cache/key.h"
 #include "cache/layer.h"
+#include "cache/root_care.h"
 #include "cache/trust.h"
 #include "compile/artifact.h"
 
@@ -32,6 +35,7 @@ struct StoreOptions {
   // needs a signature by one of them (docs/decisions/011).
   std::shared_ptr<const TrustedKeys> trust_keys;
   std::function<void(const std::string&)> warn;  // one line; may be empty
+  CareOptions care;                              // of root
 };
 
 struct Need {
@@ -45,15 +49,26 @@ struct Found {
   Layer layer = Layer::kDisk;
 };
 
+// Of one layer; a layer of several places counts for each of them.
+struct LayerCounters {
+  std::uint64_t hits = 0;
+  std::uint64_t misses = 0;
+  std::uint64_t corrupt = 0;
+  std::uint64_t bytes = 0;  // of cubins and PTX that were given
+  bool operator==(const LayerCounters&) const = default;
+};
+
 struct StoreCounters {
   std::uint64_t hits = 0;
   std::uint64_t misses = 0;
   std::uint64_t published = 0;
   std::uint64_t quarantined = 0;
   std::uint64_t write_failures = 0;
-  // Entries outside the root, or whole places, that were passed over.
+  // Entries outside the root, or whole places, that nobody vouches for.
   std::uint64_t untrusted = 0;
-  std::uint64_t damaged = 0;
+  std::uint64_t evicted = 0;
+  std::uint64_t evicted_bytes = 0;
+  std::array<LayerCounters, kLayers> layers;  // by Layer
 };
 
 // A bundle that is searched.
@@ -61,6 +76,11 @@ struct BundleSummary {
   std::string path;
   std::string templates;  // of the library that wrote it
   std::vector<std::string> targets;
+};
+
+enum class Asking {
+  kRequest,
+  kPoll,  // whether another process has published meanwhile: the own root only, misses not counted
 };
 
 class Store {
@@ -74,9 +94,22 @@ class Store {
   // The entry of the newest toolchain that `driver_version` can load (0: no driver, any). Opens no
   // compiler.
   std::optional<Found> find(const std::string& request_key, const std::string& target, Need need,
-                            int driver_version);
+                            int driver_version, Asking asking = Asking::kRequest);
   // Errors are CACHE_IO and never fatal: the artifact can be used all the same.
   Status publish(const std::string& request_key, const Source& source, const Artifact& artifact);
+
+  // Keys whose entries in the root are never evicted, whether they are there yet or not. Errors:
+  // ARGUMENT_INVALID for what is no key, CACHE_IO; a store without a root pins nothing.
+  Status pin(const std::vector<std::string>& request_keys);
+  Status unpin(const std::vector<std::string>& request_keys);
+  std::set<std::string> pins() const;
+
+  // A compile that failed within the last hour and would fail again (failures.h).
+  std::optional<Status> find_failure(const std::string& request_key,
+                                     const std::string& fingerprint) const;
+  // What is no lasting failure, or cannot be written, is not kept.
+  void keep_failure(const std::string& request_key, const std::string& fingerprint,
+                    const Status& failure);
 
   const std::string& root() const;          // "" when there is none or it was refused
   const std::string& root_refusal() const;  // why, or ""

@@ -79,11 +79,34 @@ EngineCounters Engine::counters() const {
   counters.misses = from.misses;
   counters.compiles = from.compiles;
   counters.compile_failures = from.compile_failures;
+  counters.negative_hits = from.negative_hits;
   counters.step_downs = from.step_downs;
   counters.loads = from.loads;
   counters.launches = from.launches;
   counters.copies = from.copies;
   return counters;
+}
+
+Statistics Engine::statistics() const {
+  const EngineTallies& from = state_->tallies;
+  const StoreCounters store = state_->store->counters();
+  Statistics statistics;
+  statistics.memory_hits = from.memory_hits;
+  statistics.memory_misses = from.memory_misses;
+  statistics.layers = store.layers;
+  statistics.published = store.published;
+  statistics.write_failures = store.write_failures;
+  statistics.evicted = store.evicted;
+  statistics.evicted_bytes = store.evicted_bytes;
+  statistics.compiles = from.compile_times.times();
+  statistics.compile_failures = from.compile_failures;
+  statistics.negative_hits = from.negative_hits;
+  statistics.waits = from.waits;
+  statistics.step_downs = from.step_downs;
+  statistics.loads = from.loads;
+  statistics.launches = from.launches;
+  statistics.copies = from.copies;
+  return statistics;
 }
 
 namespace {
@@ -109,6 +132,7 @@ Json counters_json(const EngineCounters& counters, const StoreCounters& store) {
           {"misses", counters.misses},
           {"compiles", counters.compiles},
           {"compile_failures", counters.compile_failures},
+          {"negative_hits", counters.negative_hits},
           {"step_downs", counters.step_downs},
           {"loads", counters.loads},
           {"launches", counters.launches},
@@ -116,8 +140,7 @@ Json counters_json(const EngineCounters& counters, const StoreCounters& store) {
           {"published", store.published},
           {"quarantined", store.quarantined},
           {"write_failures", store.write_failures},
-          {"untrusted", store.untrusted},
-          {"damaged", store.damaged}};
+          {"untrusted", store.untrusted}};
 }
 
 }  // namespace

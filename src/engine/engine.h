@@ -22,6 +22,7 @@
 #include "compile/toolchain.h"
 #include "engine/kernel_set.h"
 #include "engine/log.h"
+#include "engine/statistics.h"
 #include "runtime/backend.h"
 #include "spec/parse.h"
 
@@ -50,6 +51,7 @@ struct EngineCounters {
   std::uint64_t misses = 0;  // no layer had it
   std::uint64_t compiles = 0;
   std::uint64_t compile_failures = 0;
+  std::uint64_t negative_hits = 0;  // failures answered without a compile
   std::uint64_t step_downs = 0;
   std::uint64_t loads = 0;
   std::uint64_t launches = 0;
@@ -77,6 +79,7 @@ class Engine {
   Store& store();
   const Log& log() const;
   EngineCounters counters() const;
+  Statistics statistics() const;
   // Device (if it was touched), settings, cache root and its refusal, counters.
   Json describe() const;
 

@@ -7,11 +7,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "cache/flight.h"
 #include "cache/store.h"
 #include "engine/engine.h"
+#include "engine/statistics.h"
 
 namespace attnloom {
 
@@ -34,8 +36,10 @@ struct Obtained {
 struct EngineTallies {
   std::atomic<std::uint64_t> memory_hits{0}, disk_hits{0}, read_only_hits{0}, bundle_hits{0};
   std::atomic<std::uint64_t> remote_hits{0}, misses{0};
+  std::atomic<std::uint64_t> memory_misses{0}, negative_hits{0}, waits{0};
   std::atomic<std::uint64_t> compiles{0}, compile_failures{0}, step_downs{0};
   std::atomic<std::uint64_t> loads{0}, launches{0}, copies{0};
+  CompileTimer compile_times;
 };
 
 struct Engine::State {
@@ -60,12 +64,19 @@ struct Engine::State {
 
  private:
   std::shared_ptr<BuiltKernel> in_memory(const std::string& request_key);
-  std::shared_ptr<BuiltKernel> in_store(const Source& source, const std::string& request_key);
+  std::shared_ptr<BuiltKernel> in_store(const Source& source, const std::string& request_key,
+                                        Asking asking = Asking::kRequest);
   std::shared_ptr<BuiltKernel> keep(const std::string& request_key,
                                     std::shared_ptr<BuiltKernel> built);
   Result<std::shared_ptr<BuiltKernel>> compile(const Source& source, const std::string& request_key,
                                                const std::string& label);
   NodeLock node_lock(const std::string& request_key, const std::function<bool()>& done);
+
+  // The error of a compile that would fail again: of this process, and of any other as well.
+  std::optional<Status> failed_here(const std::string& request_key);
+  std::optional<Status> failed_before(const std::string& request_key);
+  void remember(const std::string& request_key, const Status& failure);
+  void keep_failure(const std::string& request_key, const Status& failure);
 
   Need need() const;
   int driver_version() const;
@@ -73,6 +84,8 @@ struct Engine::State {
   Flight<BuiltKernel> flight_;
   std::mutex memory_mutex_;
   std::map<std::string, std::shared_ptr<BuiltKernel>> memory_;
+  std::mutex failed_mutex_;
+  std::map<std::string, Status> failed_;
   std::mutex backend_mutex_;
   std::unique_ptr<Backend> backend_owner_;
   std::atomic<Backend*> backend{nullptr};

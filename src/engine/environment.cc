@@ -14,6 +14,9 @@ constexpr std::array kTable = {
                 "writable one"},
     VariableRow{"ATTNLOOM_TRUST_KEYS",
                 "file of public keys; entries outside the writable cache then need a signature"},
+    VariableRow{
+        "ATTNLOOM_CACHE_MAX_SIZE",
+        "bytes that the writable cache may hold, such as 512M or 2G (default 2G, least 64M)"},
     VariableRow{"ATTNLOOM_NVRTC",
                 "the NVRTC library, or the folder that holds it; nothing else is then tried"},
     VariableRow{"ATTNLOOM_JIT",

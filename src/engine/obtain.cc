@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a Source to an artifact: memory, store, compile. Nothing about a failure is kept: the next
-// call tries again.
+// From a Source to an artifact: memory, store, compile. Of failures only those are kept that the
+// same text would meet again (failed_before.cc); after any other the next call tries again.
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <utility>
 
 #include "engine/engine_state.h"
 
@@ -72,8 +73,10 @@ int Engine::State::driver_version() const {
 }
 
 std::shared_ptr<BuiltKernel> Engine::State::in_store(const Source& source,
-                                                     const std::string& request_key) {
-  std::optional<Found> found = store->find(request_key, source.target, need(), driver_version());
+                                                     const std::string& request_key,
+                                                     Asking asking) {
+  std::optional<Found> found =
+      store->find(request_key, source.target, need(), driver_version(), asking);
   if (!found) return nullptr;
   auto built = std::make_shared<BuiltKernel>();
   built->artifact = std::move(found->artifact);
@@ -93,6 +96,7 @@ Obtained Engine::State::find(const Source& source, const std::string& request_ke
       flight_.run("find " + request_key, [&]() -> Result<std::shared_ptr<BuiltKernel>> {
         if (std::shared_ptr<BuiltKernel> landed = in_memory(request_key)) return landed;
         worked = true;
+        count(tallies.memory_misses);
         return in_store(source, request_key);
       });
   if (!found.ok() || !found.value()) return {};
@@ -123,7 +127,12 @@ NodeLock Engine::State::node_lock(const std::string& request_key,
   };
   const std::chrono::milliseconds first = std::min(kSayWhoHolds, options.lock_patience);
   bool finished = false;
-  const auto watch = [&] { return finished = finished || (done && done()); };
+  bool waited = false;
+  // Called only while somebody else holds the lock.
+  const auto watch = [&] {
+    if (!std::exchange(waited, true)) count(tallies.waits);
+    return finished = finished || (done && done());
+  };
   NodeLock lock = NodeLock::acquire(options.lock_directory, request_key, first, watch, notice);
   if (lock.held() || finished || first == options.lock_patience) return lock;
   return NodeLock::acquire(options.lock_directory, request_key, options.lock_patience - first,
@@ -135,21 +144,28 @@ Result<std::shared_ptr<BuiltKernel>> Engine::State::compile(const Source& source
                                                             const std::string& label) {
   std::shared_ptr<BuiltKernel> stored;
   const auto look = [&] {
-    if (!stored) stored = in_store(source, request_key);
+    if (!stored) stored = in_store(source, request_key, Asking::kPoll);
     return stored != nullptr;
   };
   std::optional<NodeLock> lock;
-  if (!options.lock_directory.empty()) {
+  if (!options.lock_directory.empty() && !failed_here(request_key)) {
     lock.emplace(node_lock(request_key, look));
     if (look()) return stored;
   }
   count(tallies.misses);
+  if (const std::optional<Status> failure = failed_before(request_key)) {
+    options.log.info("failed before and is not compiled again: " + label + ", request_key " +
+                     request_key);
+    return *failure;
+  }
   options.log.info("compiling " + label + ", request_key " + request_key);
   const auto begin = std::chrono::steady_clock::now();
   count(tallies.compiles);
   Result<Artifact> artifact = options.toolchain->compile(source);
+  tallies.compile_times.add(std::chrono::steady_clock::now() - begin);
   if (!artifact.ok()) {
     count(tallies.compile_failures);
+    keep_failure(request_key, artifact.status());
     options.log.info("failed to compile " + label + ": " + artifact.status().to_string());
     return artifact.status();
   }

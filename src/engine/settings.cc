@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/byte_size.h"
 #include "cache/pinned_path.h"
 #include "cache/root_check.h"
 #include "cache/store.h"
@@ -98,6 +99,22 @@ Status resolve_trust_keys(const SettingOptions& options, const Environment& envi
   return ok_status();
 }
 
+Status resolve_cache_size(const SettingOptions& options, const Environment& environment,
+                          Settings& settings) {
+  const Setting named = named_setting(options.cache_max_size, "cache_max_size", environment,
+                                      "ATTNLOOM_CACHE_MAX_SIZE");
+  settings.cache_max_bytes = kDefaultCacheBytes;
+  settings.cache_max_origin = named.named ? named.origin : "default";
+  if (!named.named) return ok_status();
+  const std::optional<std::uint64_t> bytes = parse_byte_size(named.value);
+  if (!bytes || *bytes < kLeastCacheBytes) {
+    return make_error(Code::kArgumentInvalid, named.origin,
+                      "must be a size of at least 64M, such as 512M or 2G; given " + named.value);
+  }
+  settings.cache_max_bytes = *bytes;
+  return ok_status();
+}
+
 Result<Setting> resolve_nvrtc(const SettingOptions& options, const Environment& environment,
                               FileSystem& files) {
   Setting nvrtc = named_setting(options.nvrtc, "nvrtc", environment, "ATTNLOOM_NVRTC");
@@ -174,6 +191,7 @@ Result<Settings> resolve_settings(const SettingOptions& options, const Environme
   ATTNLOOM_TRY(settings.cache_root, resolve_cache_root(options, environment, files));
   ATTNLOOM_CHECK(resolve_read_only(options, environment, files, settings));
   ATTNLOOM_CHECK(resolve_trust_keys(options, environment, files, settings));
+  ATTNLOOM_CHECK(resolve_cache_size(options, environment, settings));
   ATTNLOOM_TRY(settings.nvrtc, resolve_nvrtc(options, environment, files));
   ATTNLOOM_TRY(settings.lock_dir, resolve_lock_dir(options, environment, files));
   settings.search.path = settings.nvrtc.value;
@@ -188,6 +206,8 @@ Json settings_to_json(const Settings& settings) {
       {"cache", setting_json(settings.cache_root)},
       {"read_only_caches", {{"paths", settings.read_only}, {"origin", settings.read_only_origin}}},
       {"trust_keys", trust_json(settings)},
+      {"cache_max_bytes",
+       {{"value", settings.cache_max_bytes}, {"origin", settings.cache_max_origin}}},
       {"nvrtc", setting_json(settings.nvrtc)},
       {"lock_dir", setting_json(settings.lock_dir)},
       {"jit", {{"value", settings.jit ? "allow" : "never"}, {"origin", settings.jit_origin}}},

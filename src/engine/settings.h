@@ -4,6 +4,7 @@
 // a silent other choice. Values.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,7 @@ struct SettingOptions {
   std::string cache_dir;
   std::string read_only_caches;  // colon-separated directories and bundles
   std::string trust_keys;        // file of public keys
+  std::string cache_max_size;    // "512M", "2G"
   std::string nvrtc;             // library file or its folder
   std::string lock_dir;
   std::optional<bool> jit;
@@ -42,6 +44,8 @@ struct Settings {
   std::string read_only_origin;
   Setting trust_keys;
   std::shared_ptr<const TrustedKeys> trusted;  // what trust_keys holds; null where it is not named
+  std::uint64_t cache_max_bytes = 0;
+  std::string cache_max_origin;
   Setting nvrtc;
   Setting lock_dir;
   bool jit = true;

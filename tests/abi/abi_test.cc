@@ -97,6 +97,10 @@ TEST_CASE("options outside their tables are refused by name") {
   one.options.simulator_profile = "b200";
   CHECK(tell([&](alm_error** e) { return alm_context_create(&one.options, &made, e); }).path ==
         "simulator_profile");
+  one.options.simulator_profile = nullptr;
+  one.options.cache_max_size = "63M";
+  CHECK(tell([&](alm_error** e) { return alm_context_create(&one.options, &made, e); }).path ==
+        "option cache_max_size");
   CHECK(made == nullptr);
 }
 

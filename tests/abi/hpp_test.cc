@@ -57,6 +57,21 @@ TEST_CASE("handles and texts own what they hold") {
   CHECK(plan.get() == nullptr);
 }
 
+TEST_CASE("statistics come as JSON and as Prometheus reads them") {
+  const Place place(ALM_DEVICE_NONE);
+  Context context(place.options);
+  CHECK(context.statistics().find("\"compile_seconds\"") != std::string::npos);
+  CHECK(context.statistics(ALM_STATISTICS_PROMETHEUS).find("# HELP attnloom_cache_hits_total ") ==
+        0);
+  try {
+    context.statistics(static_cast<alm_statistics_format>(2));
+    FAIL("no such format");
+  } catch (const Error& error) {
+    CHECK(error.code() == ALM_ARGUMENT_INVALID);
+    CHECK(error.path() == "format");
+  }
+}
+
 TEST_CASE("device memory is freed once") {
   const Place place(ALM_DEVICE_SIMULATOR);
   Context context(place.options);

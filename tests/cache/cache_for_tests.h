@@ -76,8 +76,9 @@ inline Result<Artifact> get(Store& store, Toolchain& toolchain, const Source& so
 
 class TempFolder {
  public:
-  TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "attnloom-cache-XXXXXX").string();
+  explicit TempFolder(
+      const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    std::string name = (parent / "attnloom-cache-XXXXXX").string();
     path_ = ::mkdtemp(name.data());
   }
   ~TempFolder() {

@@ -38,6 +38,9 @@ struct Bundled {
     bytes = write_bundle("1", std::string(64, '7'), std::move(entries)).value();
     write(path, bytes);
   }
+  std::uint64_t corrupt() const {
+    return counters.layers[static_cast<std::size_t>(Layer::kBundle)].corrupt;
+  }
   std::optional<Found> look(Need need = {}, int driver = 0) {
     warnings.clear();
     Store store(*files, {.read_only = places,
@@ -86,7 +89,7 @@ TEST_CASE("a bundle is a layer of its own") {
   bundled.source = fake_source("another");
   CHECK_FALSE(bundled.look());
   CHECK(bundled.warnings.empty());
-  CHECK(bundled.counters.damaged == 0);
+  CHECK(bundled.corrupt() == 0);
   bundled.source = fake_source();
   bundled.fill({{entry_bytes(bundled.source), "", Json()}});
   REQUIRE(bundled.look({.cubin = false, .ptx = true}));
@@ -112,14 +115,14 @@ TEST_CASE("a bundle that cannot be read is passed over for the next place") {
     CHECK(bundled.look());
     REQUIRE(bundled.warnings.size() == 1);
     CHECK(contains(bundled.warnings[0], "the bundle " + bundled.path + " is passed over: "));
-    CHECK(bundled.counters.damaged == 1);
+    CHECK(bundled.corrupt() == 1);
   }
   // Cut behind its index: it opens, and the entry is what is missing.
   write(bundled.path, bundled.bytes.substr(0, bundled.bytes.size() - 60));
   CHECK(bundled.look());
   REQUIRE(bundled.warnings.size() == 1);
   CHECK(contains(bundled.warnings[0], "is damaged (the file is cut)"));
-  CHECK(bundled.counters.damaged == 2);
+  CHECK(bundled.corrupt() == 2);
 }
 
 TEST_CASE("an entry of a bundle that is the entry of another key is passed over") {

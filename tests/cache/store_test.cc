@@ -69,7 +69,8 @@ TEST_CASE("the layout on disk") {
   Session session(*files);
   REQUIRE(session.get(fake_source()).ok());
   const std::string base = std::string(kRoot) + "/v1";
-  CHECK(*files->list(base) == std::vector<std::string>{"CACHEDIR.TAG", "TOOLCHAINS", "k", "tmp"});
+  CHECK(*files->list(base) ==
+        std::vector<std::string>{"CACHEDIR.TAG", "TOOLCHAINS", "k", "state", "tmp"});
   CHECK(files->info(path_of_entry(kRoot, fake_source())).is_regular);
   CHECK(files->list(base + "/tmp")->empty());
   CHECK(*files->read(base + "/TOOLCHAINS") ==
@@ -254,7 +255,7 @@ TEST_CASE("a disk that fills up at any byte costs a warning and no kernel") {
   const std::size_t entry_bytes =
       encode_entry(request_key(fake_source()), fake_source(), artifact).size();
   int stored = 0;
-  for (std::int64_t room = 0; room < static_cast<std::int64_t>(entry_bytes) + 400; room += 37) {
+  for (std::int64_t room = 0; room < static_cast<std::int64_t>(entry_bytes) + 400; ++room) {
     INFO(room);
     const auto files = make_memory_file_system(room);
     Session session(*files);
@@ -273,7 +274,7 @@ TEST_CASE("a disk that fills up at any byte costs a warning and no kernel") {
     stored += entry.exists ? 1 : 0;
   }
   CHECK(stored > 0);
-  CHECK(stored < 20);
+  CHECK(stored < 400);
 }
 
 TEST_CASE("TOOLCHAINS that cannot be read is a miss and is written anew") {

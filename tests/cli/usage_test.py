@@ -5,7 +5,8 @@ import unittest
 
 from harness import ProgramTest
 
-COMMANDS = ("render", "compile", "check", "plan", "run", "doctor", "keygen", "bundle")
+COMMANDS = ("render", "compile", "check", "plan", "run", "doctor", "keygen", "bundle", "inspect")
+CACHE_COMMANDS = ("ls", "stats", "gc", "verify", "clear", "pin", "unpin")
 
 
 class UsageTest(ProgramTest):
@@ -29,6 +30,12 @@ class UsageTest(ProgramTest):
             ["compile", "spec.json", "-o", ""],
             ["compile", "spec.json", "--cache-dir", ""],
             ["run", "case.json", "--out", ""],
+            ["cache"],
+            ["cache", "frobnicate"],
+            ["cache", "pin"],
+            ["cache", "clear", "--pinned", "--failures"],
+            ["inspect", ""],
+            *(["cache", "ls", "--cache-max-size", size] for size in ("", "1", "63M", "2X", "-2G")),
         ):
             with self.subTest(arguments=arguments):
                 plain = self.run_program(*arguments)
@@ -57,6 +64,10 @@ class UsageTest(ProgramTest):
             outcome = self.run_program(command, "--help")
             self.assertEqual(outcome.status, 0)
             self.assertIn("--json", outcome.text)
+        text = self.run_program("cache", "--help").text
+        for command in CACHE_COMMANDS:
+            self.assertIn(command, text)
+            self.assertIn("--json", self.run_program("cache", command, "--help").text)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "compile/cubin_note.h"
 #include "nvrtc_for_tests.h"
 
 namespace attnloom {
@@ -102,6 +103,46 @@ TEST_CASE("a cubin cut anywhere or with any byte changed is read without a wild 
   const auto absent = read_cubin(cubin, {"two"});
   REQUIRE_FALSE(absent.ok());
   CHECK(absent.status().cause == "the compiled program has no kernel \"two\"");
+}
+
+TEST_CASE("a cubin's note names its compiler and the very target") {
+  const auto toolchain = test_toolchain();
+  const auto fingerprint = toolchain->fingerprint();
+  REQUIRE(fingerprint.ok());
+  // Of sm_100 and sm_100f nothing else in the cubin differs.
+  for (const std::string target : {"sm_80", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f"}) {
+    INFO(target);
+    const auto artifact = toolchain->compile(trivial_source(target));
+    REQUIRE(artifact.ok());
+    const CubinNote note = read_cubin_note(artifact->cubin);
+    CHECK(note.tool == "ptxas");
+    CHECK(note.target == target);
+    CHECK(note.version.find("release " + std::to_string(fingerprint->cuda_major) + "." +
+                            std::to_string(fingerprint->cuda_minor)) != std::string::npos);
+  }
+}
+
+TEST_CASE("a note that is cut or changed gives no target or another, and no wild read") {
+  const auto artifact = test_toolchain()->compile(trivial_source());
+  REQUIRE(artifact.ok());
+  const std::string& cubin = artifact->cubin;
+  for (std::size_t bytes = 0; bytes < cubin.size(); bytes += 13) {
+    const std::string target = read_cubin_note(cubin.substr(0, bytes)).target;
+    CHECK((target.empty() || target == "sm_90a"));
+  }
+  const std::size_t note = cubin.find("NVIDIA Corp") - 12;
+  REQUIRE(note < cubin.size());
+  for (std::size_t at = note; at < note + 12 + 12 + 24; ++at) {
+    for (const int bits : {0x01, 0x80, 0xff}) {
+      std::string changed = cubin;
+      changed[at] = static_cast<char>(changed[at] ^ bits);
+      const std::string target = read_cubin_note(changed).target;
+      CHECK((target.empty() || target == "sm_90a"));
+    }
+  }
+  std::string renamed = cubin;
+  renamed.replace(renamed.find("-arch sm_90a"), 12, "-arch sm_90f");
+  CHECK(read_cubin_note(renamed).target == "sm_90f");
 }
 
 }  // namespace attnloom

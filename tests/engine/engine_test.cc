@@ -137,7 +137,8 @@ TEST_CASE("a failed compile fails each time, leaves nothing behind, and the mend
     CHECK(status.path == "$.variant.logits_transform");
     CHECK(status.cause ==
           "line 4 of the JSON, line 2 of the field: identifier \"undefined_name\" is undefined");
-    CHECK(one.compiler->compiles == i);
+    CHECK(one.compiler->compiles == 1);
+    CHECK(one.engine->counters().negative_hits == i - 1u);
   }
   CHECK(one.device->loads == 0);
   CHECK(one.engine->store().counters().published == 0);

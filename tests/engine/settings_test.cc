@@ -149,6 +149,28 @@ TEST_CASE("a place that somebody named and that cannot be used is an error with 
   }
 }
 
+TEST_CASE(
+    "the cache's size is the option's, else the variable's, else 2 GiB, and never below 64 MiB") {
+  Places places;
+  const Environment variable = {{{"ATTNLOOM_CACHE_MAX_SIZE", "64M"}}};
+  SettingOptions options;
+  CHECK(resolve_settings(options, {}, *places.files)->cache_max_bytes == 2147483648u);
+  CHECK(resolve_settings(options, {}, *places.files)->cache_max_origin == "default");
+  CHECK(resolve_settings(options, variable, *places.files)->cache_max_bytes == 67108864u);
+  options.cache_max_size = "3G";
+  const Settings settings = resolve_settings(options, variable, *places.files).value();
+  CHECK(settings.cache_max_bytes == 3221225472u);
+  CHECK(settings_to_json(settings)["cache_max_bytes"] ==
+        Json{{"value", 3221225472u}, {"origin", "option cache_max_size"}});
+  options.cache_max_size = "67108863";
+  const Status small = resolve_settings(options, {}, *places.files).status();
+  CHECK(small.code == Code::kArgumentInvalid);
+  CHECK(small.path == "option cache_max_size");
+  CHECK(small.cause.find("67108863") != std::string::npos);
+  const Environment wrong = {{{"ATTNLOOM_CACHE_MAX_SIZE", "plenty"}}};
+  CHECK(resolve_settings({}, wrong, *places.files).status().path == "ATTNLOOM_CACHE_MAX_SIZE");
+}
+
 TEST_CASE("jit is the option's, else the variable's, else allowed") {
   Places places;
   const Environment never = {{{"ATTNLOOM_JIT", "never"}}};

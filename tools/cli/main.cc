@@ -47,6 +47,8 @@ int run_program(int argc, char** argv) {
   add_doctor(program, invocation);
   add_keygen(program, invocation);
   add_bundle(program, invocation);
+  add_cache(program, invocation);
+  add_inspect(program, invocation);
   program.require_subcommand(0, 1);
   program.footer(
       "Exit status: 0 agrees, 1 differs or a finding, 2 input refused, 3 environment, 64 usage.\n"

@@ -5,6 +5,8 @@
 #include <iostream>
 #include <limits>
 
+#include "base/byte_size.h"
+#include "cache/root_care.h"
 #include "tools/cli/output.h"
 
 namespace attnloom::cli {
@@ -18,6 +20,17 @@ Log stderr_log(bool verbose) {
 // What was given, cut to what a line can take.
 std::string given(const std::string& text) {
   return ", given " + (text.size() <= 40 ? text : text.substr(0, 40) + "...");
+}
+
+CLI::Validator cache_size() {
+  return CLI::Validator(
+      [](std::string& text) {
+        const std::optional<std::uint64_t> bytes = parse_byte_size(text);
+        return bytes && *bytes >= kLeastCacheBytes
+                   ? std::string()
+                   : "wanted a size of at least 64M, such as 512M or 2G" + given(text);
+      },
+      "");
 }
 
 }  // namespace
@@ -56,6 +69,9 @@ void add_common_options(CLI::App& app, CommonOptions& options) {
                  "file of public keys that entries of other caches must be signed by "
                  "(ATTNLOOM_TRUST_KEYS)")
       ->check(not_empty());
+  app.add_option("--cache-max-size", options.settings.cache_max_size,
+                 "what the writable cache may hold, such as 512M or 2G (ATTNLOOM_CACHE_MAX_SIZE)")
+      ->check(cache_size());
   app.add_option("--nvrtc", options.settings.nvrtc, "NVRTC library or its folder (ATTNLOOM_NVRTC)");
   app.add_flag_callback(
       "--no-jit", [&options] { options.settings.jit = false; },
@@ -80,6 +96,11 @@ DeviceKind device_kind(const CommonOptions& options) {
   return options.device == "sim" ? DeviceKind::kSimulator : DeviceKind::kAuto;
 }
 
+Status of_environment(Status error) {
+  if (exit_of(error.code) != kEnvironment) error.code = Code::kCacheIo;
+  return error;
+}
+
 Result<std::unique_ptr<Engine>> open_engine(const CommonOptions& options, DeviceKind device) {
   SetupOptions setup;
   setup.device = device;
@@ -88,11 +109,8 @@ Result<std::unique_ptr<Engine>> open_engine(const CommonOptions& options, Device
   setup.settings = options.settings;
   Result<std::unique_ptr<Engine>> engine =
       make_engine(setup, read_environment(), stderr_log(options.verbose));
-  if (engine.ok() || exit_of(engine.status().code) == kEnvironment) return engine;
-  // A place that the options or variables name badly: nothing about the input.
-  Status error = engine.status();
-  error.code = Code::kCacheIo;
-  return error;
+  if (engine.ok()) return engine;
+  return of_environment(engine.status());
 }
 
 Result<std::unique_ptr<Toolchain>> open_toolchain(const CommonOptions& options) {

@@ -50,6 +50,8 @@ void add_run(CLI::App& program, Invocation& invocation);
 void add_doctor(CLI::App& program, Invocation& invocation);
 void add_keygen(CLI::App& program, Invocation& invocation);
 void add_bundle(CLI::App& program, Invocation& invocation);
+void add_cache(CLI::App& program, Invocation& invocation);
+void add_inspect(CLI::App& program, Invocation& invocation);
 
 // Adds a subcommand with options of type `Options` (which has `common`) and its action.
 template <class Options>
@@ -65,6 +67,8 @@ CLI::App& add_command(CLI::App& program, Invocation& invocation, const std::stri
   return command;
 }
 
+// A place that options or variables name badly says nothing about the input.
+Status of_environment(Status error);
 // Failures are of the environment. kNone: for commands that touch no device.
 Result<std::unique_ptr<Engine>> open_engine(const CommonOptions& options, DeviceKind device);
 DeviceKind device_kind(const CommonOptions& options);
