@@ -177,6 +177,11 @@ Status failure_in_log(std::string_view log, const Status& fallback) {
     return make_error(Code::kSpecUnsupported, "$.target", error->message,
                       "name the target that has the instruction, such as sm_90a for Hopper's own");
   }
+  // Of the machine, not of the text: it must never be kept as a failure of this spec.
+  if (error->file.empty() && contains(error->message, "emory allocation")) {
+    return make_error(Code::kOutOfMemory, "", "the compiler ran out of memory: " + error->message,
+                      "compile fewer kernels at a time");
+  }
   // ptxas sees no file: the text is PTX from a functor's asm statement, as our own is tested.
   if (error->file.empty())
     return make_error(Code::kCompileFailed, "", error->message, fallback.remedy);

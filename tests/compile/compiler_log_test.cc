@@ -74,6 +74,12 @@ TEST_CASE("an error in our own text is TEMPLATE") {
   CHECK(missing.cause.find("attnloom.cu:1: could not open source file \"loom/b.cuh\"") == 0);
 }
 
+TEST_CASE("want of memory in a tool is no fault of the text") {
+  const Status status = failure_in_log("ptxas fatal   : Memory allocation failure\n", kFallback);
+  CHECK(status.code == Code::kOutOfMemory);
+  CHECK(status.cause == "the compiler ran out of memory: Memory allocation failure");
+}
+
 TEST_CASE("too much shared memory is a limit with both numbers") {
   const Status status = failure(
       "ptxas error   : Entry function 'k' uses too much shared data (0x61a80 bytes, 0x38c00 "
