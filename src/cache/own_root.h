@@ -40,6 +40,10 @@ class OwnRoot {
   Status publish(const std::string& request_key, const Artifact& artifact,
                  const std::function<std::string()>& encode);
 
+  // Quarantines an entry that is whole and all the same of no use, if it is there.
+  void reject(const std::string& request_key, const std::string& fingerprint,
+              const std::string& reason);
+
   std::uint64_t published() const { return published_; }
   std::uint64_t quarantined() const { return quarantined_; }
 

@@ -63,6 +63,10 @@ class Store {
                             int driver_version);
   // Errors are CACHE_IO and never fatal: the artifact can be used all the same.
   Status publish(const std::string& request_key, const Source& source, const Artifact& artifact);
+  // The device refused this entry. It is quarantined in the own root, and passed over from now on
+  // in every other place.
+  void reject(const std::string& request_key, const std::string& fingerprint,
+              const std::string& reason);
 
   const std::string& root() const;          // "" when there is none or it was refused
   const std::string& root_refusal() const;  // why, or ""
