@@ -57,6 +57,7 @@ struct CompilerScript {
   std::function<void()> before;                   // called in each compile
   // An error to return, found while somebody may stop the compile.
   std::function<Status(const Source&, const Interrupt&)> interruptible;
+  std::string log;  // of every artifact
   std::mutex mutex;
   std::vector<std::string> targets;  // asked for, in order
 };
@@ -84,6 +85,7 @@ class StubToolchain : public Toolchain {
     artifact.cubin = "cubin of " + to_hex(sha256(source.text));
     artifact.ptx = "ptx of " + to_hex(sha256(source.text));
     artifact.target = source.target;
+    artifact.log = script_->log;
     const int spills = script_->spill_bytes ? script_->spill_bytes(source) : 0;
     for (const std::string& name : source.entries)
       artifact.entries.push_back(
