@@ -17,6 +17,13 @@ std::string spec(int number) {
                          R"(.0f;")");
 }
 
+// A kernel of a set that ends here, and of a compile that is over.
+AcquiredKernel use(StubEngine& one, int number) {
+  AcquiredKernel kernel = one.acquire(spec(number));
+  one.wait_until_idle();
+  return kernel;
+}
+
 std::function<void(EngineOptions&)> most_kernels(int count) {
   return [count](EngineOptions& options) { options.most_loaded_kernels = count; };
 }
@@ -24,16 +31,16 @@ std::function<void(EngineOptions&)> most_kernels(int count) {
 TEST_CASE("of the kernels that nobody holds the least recently used are unloaded") {
   const TempDirectory root;
   StubEngine one({.root = root / "cache", .more = most_kernels(2)});
-  one.acquire(spec(1));
-  one.acquire(spec(2));
+  use(one, 1);
+  use(one, 2);
   CHECK(one.device->unloads == 0);
-  one.acquire(spec(1));  // used again: the second is now the older one
-  one.acquire(spec(3));
+  use(one, 1);  // used again: the second is now the older one
+  use(one, 3);
   CHECK(one.device->unloads == 1);
   CHECK(one.engine->counters().unloads == 1);
-  CHECK(one.acquire(spec(1)).origin == Origin::kMemory);
+  CHECK(use(one, 1).origin == Origin::kMemory);
   CHECK(one.device->loads == 3);
-  CHECK(one.acquire(spec(2)).origin == Origin::kDisk);
+  CHECK(use(one, 2).origin == Origin::kDisk);
   CHECK(one.device->loads == 4);
   CHECK(one.compiler->compiles == 3);
   CHECK(one.engine->describe()["memory"]["kernels"] == 2);
@@ -44,13 +51,13 @@ TEST_CASE("a kernel that a set holds stays loaded however many come after it") {
   {
     const auto held = one.open(spec(0));
     const AcquiredKernel* kernel = held->acquire(0).value();
-    for (int i = 1; i <= 4; ++i) one.acquire(spec(i));
+    for (int i = 1; i <= 4; ++i) use(one, i);
     CHECK(one.device->unloads == 3);  // neither the first nor the last, which was in use
     CHECK(held->acquired(0) == kernel);
     CHECK(one.open(spec(0))->acquire(0).value()->loaded == kernel->loaded);
     CHECK(one.device->loads == 5);
   }
-  one.acquire(spec(5));
+  use(one, 5);
   CHECK(one.device->unloads == 5);
 }
 
@@ -58,7 +65,7 @@ TEST_CASE("bytes are bounded as well as kernels") {
   StubEngine one({.root = "", .more = [](EngineOptions& options) {
                     options.most_loaded_bytes = 300;  // a stub's artifact has 142
                   }});
-  for (int i = 0; i < 3; ++i) one.acquire(spec(i));
+  for (int i = 0; i < 3; ++i) use(one, i);
   CHECK(one.device->unloads == 1);
   CHECK(one.engine->describe()["memory"]["kernels"] == 2);
 }

@@ -113,7 +113,8 @@ TEST_CASE("cancel ends one waiter; the compile is stopped when it was the last, 
   CHECK(stopped == 0);
   b->cancel();
   CHECK(second.code == Code::kCancelled);
-  while (stopped == 0) std::this_thread::yield();
+  one.wait_until_idle();
+  CHECK(stopped == 1);
   one.compiler->interruptible = {};
   CHECK(one.open(one_kernel_spec())->acquire(0).ok());
   CHECK(one.engine->counters().cancelled == 1);

@@ -131,6 +131,7 @@ TEST_CASE("a kernel launched into a capture stays loaded for the life of the eng
     REQUIRE(eager.plan->update(Batch(1).workload(), &stream).ok());
     REQUIRE(eager.plan->run(tensors, &stream).ok());
   }
+  one.wait_until_idle();
   one.acquire(one_kernel_spec(R"("logits_transform": "return logits;")"));
   CHECK(one.device->unloads == 1);  // the eager one
   CHECK(one.acquire(one_kernel_spec()).origin == Origin::kMemory);

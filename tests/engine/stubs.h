@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/sha256.h"
@@ -247,6 +248,14 @@ struct StubEngine {
     INFO(kernels.status().to_string());
     REQUIRE(kernels.ok());
     return std::move(kernels).value();
+  }
+  // Until nothing is in the air, and nothing held by what was.
+  void wait_until_idle() const {
+    const auto busy = [&] {
+      const Json compiles = engine->describe()["compiles"];
+      return compiles["running"] != 0 || compiles["waiting"] != 0;
+    };
+    while (busy()) std::this_thread::yield();
   }
   // The first kernel of a set that ends here.
   AcquiredKernel acquire(const std::string& spec) {
