@@ -37,6 +37,9 @@ struct EngineOptions {
   bool jit = true;             // false: a kernel that no layer holds is NOT_CACHED
   std::string lock_directory;  // node-local; "" = one compile per process only
   std::chrono::milliseconds lock_patience{30'000};
+  // After this long a waiter is told who holds the lock, so that nobody kills a process that only
+  // waits.
+  std::chrono::milliseconds say_who_holds{5'000};
   bool jit_warns = false;          // a kernel that no layer holds is compiled with a warning
   Policy policy = Policy::kBlock;  // of calls that name none; not kDefault
   std::chrono::milliseconds policy_timeout{0};  // of kBlock and kFallback; 0: none

@@ -11,10 +11,6 @@
 namespace attnloom {
 namespace {
 
-// After this long a waiter is told who holds the lock, so that nobody kills a process that only
-// waits.
-constexpr std::chrono::milliseconds kSayWhoHolds{5'000};
-
 std::string seconds_text(std::chrono::steady_clock::duration time) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.2f s", std::chrono::duration<double>(time).count());
@@ -129,16 +125,20 @@ Result<Obtained> Engine::State::obtain(const Source& source, const std::string& 
 
 NodeLock Engine::State::node_lock(const std::string& request_key,
                                   const std::function<bool()>& done) {
-  const auto notice = [this](const std::string& holder) {
-    options.log.warn("waiting for another process that compiles the same kernel: " + holder);
+  const auto say = [this](const char* what) {
+    return [this, what](const std::string& holder) { options.log.warn(what + holder); };
   };
-  const std::chrono::milliseconds first = std::min(kSayWhoHolds, options.lock_patience);
+  constexpr const char* kGoesOn = "compiling without a lock on this node: ";
+  const std::chrono::milliseconds first = std::min(options.say_who_holds, options.lock_patience);
+  const std::chrono::milliseconds rest = options.lock_patience - first;
   bool finished = false;
   const auto watch = [&] { return finished = finished || (done && done()); };
-  NodeLock lock = NodeLock::acquire(options.lock_directory, request_key, first, watch, notice);
-  if (lock.held() || finished || first == options.lock_patience) return lock;
-  return NodeLock::acquire(options.lock_directory, request_key, options.lock_patience - first,
-                           watch, notice);
+  NodeLock lock = NodeLock::acquire(
+      options.lock_directory, request_key, first, watch,
+      say(rest.count() == 0 ? kGoesOn
+                            : "waiting for another process that compiles the same kernel: "));
+  if (lock.held() || finished || rest.count() == 0) return lock;
+  return NodeLock::acquire(options.lock_directory, request_key, rest, watch, say(kGoesOn));
 }
 
 Result<Artifact> Engine::State::run_compiler(const Source& source, const std::string& request_key,

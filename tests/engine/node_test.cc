@@ -2,6 +2,7 @@
 // One compile a key on a node: 8 cold processes of 16 threads each, over one root or two, with a
 // compiler that leaves a line in a file for each compile.
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include <thread>
 
 #include "base/temp_directory.h"
+#include "cache/flight.h"
 #include "compile/nvrtc_for_tests.h"
 #include "engine/stubs.h"
 
@@ -159,6 +161,76 @@ TEST_CASE("so they do over two roots that read each other and share the lock dir
     check_one_compile_a_key(node, static_cast<std::size_t>(keys));
   }
 }
+
+// B127: a line with the holder while it waits, one where it goes on alone, then those of the
+// compile.
+TEST_CASE("who waits for another process's compile is told its pid, and after a while goes on") {
+  const TempDirectory folder;
+  StubEngine one({.root = "", .lock_directory = folder / "locks", .more = [](EngineOptions& o) {
+                    o.say_who_holds = std::chrono::milliseconds(40);
+                    o.lock_patience = std::chrono::milliseconds(80);
+                  }});
+  const auto kernels = one.open(one_kernel_spec("", R"("target": "sm_90a", )"));
+  const std::string key = kernels->request_key(0).value();
+  int held[2];
+  REQUIRE(::pipe(held) == 0);
+  const pid_t holder = ::fork();
+  REQUIRE(holder >= 0);
+  if (holder == 0) {
+    const NodeLock lock =
+        NodeLock::acquire(folder / "locks", key, std::chrono::milliseconds(0), {}, {});
+    const char byte = lock.held() ? 'y' : 'n';
+    if (::write(held[1], &byte, 1) != 1) ::_exit(1);
+    while (true) ::pause();
+  }
+  char byte = 0;
+  REQUIRE(::read(held[0], &byte, 1) == 1);
+  REQUIRE(byte == 'y');
+  REQUIRE(kernels->prepare().ok());
+  ::kill(holder, SIGKILL);
+  ::waitpid(holder, nullptr, 0);
+  ::close(held[0]);
+  ::close(held[1]);
+  const std::string by = "is held by process " + std::to_string(holder) + " for more than 40 ms";
+  REQUIRE(one.log.size() == 5);
+  CHECK(one.log[0].find("device: ") == 0);
+  CHECK(one.log[1].find("waiting for another process that compiles the same kernel: " +
+                        folder / "locks/") == 0);
+  CHECK(one.log[1].find(by) != std::string::npos);
+  CHECK(one.log[2].find("compiling without a lock on this node: ") == 0);
+  CHECK(one.log[2].find(by) != std::string::npos);
+  CHECK(one.log[3] == "compiling test attention_mma 16x64 for sm_90a, request_key " + key);
+  CHECK(one.log[4].find("compiled test attention_mma 16x64 for sm_90a in ") == 0);
+}
+
+#if !defined(__SANITIZE_THREAD__)  // which refuses to start threads after such a fork
+// B105.
+TEST_CASE("a child forked from an engine that compiled compiles with threads of its own") {
+  StubEngine one({.root = "", .has_device = false});
+  const std::string target = R"("target": "sm_90a", )";
+  REQUIRE(one.open(one_kernel_spec("", target))->prepare().ok());
+  Gate gate;
+  one.compiler->before = [&] { gate.wait(); };
+  const auto in_flight = one.open(one_kernel_spec("", target, 128));
+  REQUIRE_FALSE(in_flight->acquire(0, nullptr, {.policy = Policy::kAsync}).ok());
+  gate.wait_for_waiters(1);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    one.compiler->before = {};
+    const bool other = one.open(one_kernel_spec(R"("logits_transform": "return logits;")", target))
+                           ->prepare()
+                           .ok();
+    const bool same = in_flight->acquire(0).ok();
+    ::_exit(other && same ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  CHECK(status == 0);
+  gate.open();
+  CHECK(in_flight->acquire(0).ok());
+}
+#endif
 
 TEST_CASE("8 cold processes of 16 threads with the real compiler: one nvrtcCompileProgram") {
   Node node;
