@@ -152,7 +152,15 @@ TEST_CASE("8 threads that meet a refused image heal it once, and none takes out 
   const TempDirectory root;
   fill_with_old(root / "cache");
   StubEngine one({.root = root / "cache"});
-  one.device->refuse = refuse_old;
+  // The first refusal waits until all have found the old kernel.
+  one.device->refuse = [&](const Artifact& artifact) {
+    const auto found = [&] {
+      const EngineCounters now = one.engine->counters();
+      return now.disk_hits + now.memory_hits;
+    };
+    while (found() < 8) std::this_thread::yield();
+    return refuse_old(artifact);
+  };
   std::barrier begin(8);
   std::atomic<int> good{0};
   {
