@@ -58,6 +58,8 @@ OUTSIDE = {
 CODE = (".h", ".hpp", ".cc", ".c", ".cuh")
 SOURCES = CODE + (".mustache", ".py", ".cmake")
 MAX_FILE_LINES = 400
+# The C interface stands in one file, however long: nobody should have to look for a half of it.
+WHOLE_FILES = {"include/attnloom/attnloom.h"}
 MAX_FUNCTION_LINES = {"src": 60, "include": 60, "tools": 60, "bench": 60, "kernel_templates": 150}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)
 # Folders that exist on one machine only; names such as /usr/local/cuda are facts about every machine.
@@ -131,7 +133,7 @@ def check_text(path, text):
     lines = text.splitlines()
     if SPDX not in "\n".join(lines[:2]):
         yield f'{path}:1: no line "{SPDX}"'
-    if len(lines) > MAX_FILE_LINES:
+    if len(lines) > MAX_FILE_LINES and path not in WHOLE_FILES:
         yield f"{path}:{len(lines)}: {len(lines)} lines, the limit is {MAX_FILE_LINES}"
 
 

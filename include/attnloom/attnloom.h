@@ -102,12 +102,38 @@ typedef enum alm_device {
 
 typedef enum alm_jit {
   ALM_JIT_ALLOW = 0,
-  ALM_JIT_NEVER = 1 /* a kernel that no cache layer holds is NOT_CACHED */
+  ALM_JIT_NEVER = 1, /* a kernel that no cache layer holds is NOT_CACHED */
+  ALM_JIT_WARN = 2   /* it is compiled, with a warning that names it */
 } alm_jit;
+
+/* What a call does that needs a kernel which no cache layer holds. A compile that began goes on
+ * whoever stops waiting for it, and lands in memory and cache. */
+typedef enum alm_policy {
+  ALM_POLICY_DEFAULT = 0, /* the context's; of a context: block */
+  ALM_POLICY_BLOCK = 1,   /* compiles and waits; after policy_timeout_ms ALM_COMPILE_TIMEOUT */
+  ALM_POLICY_ASYNC = 2,   /* has it compiled; ALM_COMPILE_TIMEOUT until it is there */
+  /* Has it compiled; meanwhile alm_plan_update chooses among the kernels of the set that are
+   * compiled or cached, and a later update takes the one that is wanted. Without any, and where
+   * no plan chooses: block. */
+  ALM_POLICY_FALLBACK = 3,
+  ALM_POLICY_NEVER = 4 /* ALM_NOT_CACHED */
+} alm_policy;
+
+typedef enum alm_freeze {
+  ALM_FREEZE_NONE = 0,
+  ALM_FREEZE_WARN = 1, /* a compile is made, logged as a warning and counted */
+  ALM_FREEZE_FAIL = 2  /* a compile is refused as ALM_NOT_CACHED and counted */
+} alm_freeze;
+
+typedef enum alm_priority {
+  ALM_PRIORITY_REQUEST = 0,
+  ALM_PRIORITY_PREWARM = 1 /* behind everything that was requested */
+} alm_priority;
 
 typedef struct alm_context alm_context;
 typedef struct alm_kernel alm_kernel;
 typedef struct alm_plan alm_plan;
+typedef struct alm_pending alm_pending;
 
 typedef struct alm_error {
   alm_code code;
@@ -147,7 +173,7 @@ typedef struct alm_context_options {
   const char* read_only_caches;
   /* Library file or its folder. Default: ATTNLOOM_NVRTC, then the search of docs/DEPLOY.md. */
   const char* nvrtc;
-  alm_jit jit; /* default: ATTNLOOM_JIT=allow|never */
+  alm_jit jit; /* default: ATTNLOOM_JIT=allow|warn|never */
   alm_log_callback log;
   void* log_user;
   int log_level; /* least level passed on; default 0 means warnings (2), negative everything */
@@ -158,6 +184,16 @@ typedef struct alm_context_options {
    * Default: ATTNLOOM_TRUST_KEYS. */
   const char* trust_keys;
   const char* cache_max_size; /* "512M"; default: ATTNLOOM_CACHE_MAX_SIZE, else "2G"; least "64M" */
+  alm_policy policy;          /* of calls that name none; default: block */
+  uint32_t policy_timeout_ms; /* of block and of fallback without a kernel; 0: no limit */
+  uint32_t compile_timeout_ms; /* of one compile, ALM_COMPILE_TIMEOUT; default 60000 */
+  /* Compiles at a time. Default: ATTNLOOM_JOBS, else by cores and free memory, at most 8. */
+  uint32_t jobs;
+  /* Kernels kept in memory, loaded or not, and the bytes of their images: past either, those are
+   * unloaded that no alm_kernel holds and no capture took in, least recently used first.
+   * Defaults: 1024 kernels, 256 MiB. */
+  uint32_t max_loaded_kernels;
+  uint64_t max_loaded_bytes;
 } alm_context_options;
 
 /* options may be NULL. Opens no driver: the first call that needs the device does. A place that is
@@ -165,6 +201,10 @@ typedef struct alm_context_options {
 ALM_API alm_code alm_context_create(const alm_context_options* options, alm_context** context,
                                     alm_error** error);
 ALM_API void alm_context_destroy(alm_context* context);
+/* After warm-up: from now on a compile that would begin warns or fails, and names spec and
+ * request_key. Cached kernels are found and loaded as before; compiles that began go on. `how`
+ * replaces what an earlier call said. */
+ALM_API alm_code alm_context_freeze(alm_context* context, alm_freeze how, alm_error** error);
 /* One JSON object: device, nvrtc, cache root and why it was chosen, counters (hits, misses,
  * compiles, loads, launches). */
 ALM_API alm_code alm_context_describe(alm_context* context, alm_text** json, alm_error** error);
@@ -184,9 +224,43 @@ ALM_API alm_code alm_context_statistics(alm_context* context, alm_statistics_for
  * alm_plan_update that needs a kernel does, or finds it in the cache. */
 ALM_API alm_code alm_kernel_open(alm_context* context, const char* spec_json, size_t spec_bytes,
                                  alm_kernel** kernel, alm_error** error);
+/* Launches of its kernels must be over, or captured: past the context's limits they are unloaded.
+ */
 ALM_API void alm_kernel_destroy(alm_kernel* kernel);
 /* Compiles or finds, and loads, every kernel of the set: call it before a stream capture. */
 ALM_API alm_code alm_kernel_prepare(alm_kernel* kernel, alm_error** error);
+
+/* Called exactly once: with NULL when every kernel of the set is there, else with the error of the
+ * first that is not; `error` lives for the call only. By a thread of the library, by
+ * alm_pending_cancel or alm_pending_destroy (ALM_CANCELLED), by alm_context_destroy, or before
+ * alm_kernel_prepare_async returns. May call any function of this library but
+ * alm_context_destroy. */
+typedef void (*alm_prepared_callback)(void* user, const alm_error* error);
+
+typedef struct alm_prepare_options {
+  size_t struct_bytes;
+  alm_priority priority;
+  alm_prepared_callback callback; /* may be NULL */
+  void* user;
+} alm_prepare_options;
+
+/* Has every kernel of the set compiled that no layer holds, and returns at once. Nothing is loaded:
+ * a load could break the capture of another thread. alm_kernel_prepare, or the first update that
+ * needs a kernel, loads it, and compiles nothing then. options may be NULL. `pending` may be NULL:
+ * then nobody can wait or cancel. Errors of the compiles go to callback and alm_pending_wait. */
+ALM_API alm_code alm_kernel_prepare_async(alm_kernel* kernel, const alm_prepare_options* options,
+                                          alm_pending** pending, alm_error** error);
+/* What the callback is told. Not over after timeout_ms (negative: no limit, 0: no wait):
+ * ALM_COMPILE_TIMEOUT, and *over is 0. `over` may be NULL. From any thread. */
+ALM_API alm_code alm_pending_wait(alm_pending* pending, int64_t timeout_ms, int* over,
+                                  alm_error** error);
+/* Ends it as ALM_CANCELLED unless it is over. Compiles that nobody else waits for are stopped, soon
+ * rather than now. From any thread. */
+ALM_API void alm_pending_cancel(alm_pending* pending);
+/* Cancels, and returns when the callback is over; the callback itself may call it. No other call
+ * may use `pending` meanwhile. Before its context is destroyed. */
+ALM_API void alm_pending_destroy(alm_pending* pending);
+
 /* One JSON object: the spec with defaults, and for each kernel of the set its family, tile classes,
  * request_key, and once it was acquired key, source (compiled|disk|memory|readonly), registers,
  * spills, shared bytes. */
@@ -200,6 +274,9 @@ typedef struct alm_plan_limits {
   int64_t max_qo_tokens; /* over the whole batch */
   int32_t q_heads;
   int32_t kv_heads;
+  alm_policy
+      policy; /* of this plan's updates; default: the context's. Fallback needs more memory */
+  uint32_t policy_timeout_ms; /* read where `policy` is given */
 } alm_plan_limits;
 
 typedef struct alm_plan_sizes {

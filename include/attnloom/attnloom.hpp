@@ -188,6 +188,10 @@ class Context {
       return alm_context_statistics(get(), format, text, error);
     });
   }
+  // Compiles from now on warn or fail.
+  void freeze(alm_freeze how) {
+    detail::check([&](alm_error** error) { return alm_context_freeze(get(), how, error); });
+  }
   // Throws what the simulator found since the last call.
   void synchronize(void* stream = nullptr) {
     detail::check([&](alm_error** error) { return alm_synchronize(get(), stream, error); });
@@ -204,6 +208,35 @@ class Context {
   detail::Owner<alm_context, alm_context_destroy> handle_;
 };
 
+// Kernels on their way, of Kernel::prepare_async. Cancels what is not over when it ends, and is
+// destroyed before its Context.
+class Pending {
+ public:
+  explicit Pending(alm_pending* owned) : handle_(owned) {}
+  alm_pending* get() const { return handle_.get(); }
+
+  // Throws the error of the first kernel that is not there.
+  void wait() {
+    detail::check([&](alm_error** error) { return alm_pending_wait(get(), -1, nullptr, error); });
+  }
+  // False while it is not over after `timeout_ms`.
+  bool wait_for(std::int64_t timeout_ms) {
+    int over = 0;
+    alm_error* error = nullptr;
+    const alm_code code = alm_pending_wait(get(), timeout_ms, &over, &error);
+    if (code == ALM_OK || over != 0) {
+      if (code != ALM_OK) throw Error(code, error);
+      return true;
+    }
+    alm_error_free(error);
+    return false;
+  }
+  void cancel() { alm_pending_cancel(get()); }
+
+ private:
+  detail::Owner<alm_pending, alm_pending_destroy> handle_;
+};
+
 class Kernel {
  public:
   Kernel(Context& context, std::string_view spec_json) {
@@ -217,6 +250,13 @@ class Kernel {
 
   void prepare() {
     detail::check([&](alm_error** error) { return alm_kernel_prepare(get(), error); });
+  }
+  // Compiles behind the caller's back; prepare() afterwards only loads.
+  Pending prepare_async(const alm_prepare_options& options = zeroed<alm_prepare_options>()) {
+    alm_pending* made = nullptr;
+    detail::check(
+        [&](alm_error** error) { return alm_kernel_prepare_async(get(), &options, &made, error); });
+    return Pending(made);
   }
   std::string describe() const {
     return detail::text([&](alm_text** text, alm_error** error) {

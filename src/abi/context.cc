@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <limits>
+
 #include "abi/boundary.h"
+#include "abi/convert.h"
 #include "abi/handles.h"
 #include "engine/setup.h"
 
@@ -8,6 +12,7 @@ using namespace attnloom;
 namespace {
 
 constexpr int kDefaultLogLevel = 2;
+constexpr std::uint32_t kMostJobs = 256;
 
 Log make_log(const alm_context_options& options) {
   if (!options.log) return Log();
@@ -24,9 +29,15 @@ Status check_enums(const alm_context_options& options) {
   if (device < ALM_DEVICE_AUTO || device > ALM_DEVICE_NONE)
     return argument_error("options.device", "must be 0 to 3, given " + std::to_string(device));
   const int jit = number_of(options.jit);
-  if (jit != ALM_JIT_ALLOW && jit != ALM_JIT_NEVER)
-    return argument_error("options.jit", "must be 0 or 1, given " + std::to_string(jit));
-  return ok_status();
+  if (jit < ALM_JIT_ALLOW || jit > ALM_JIT_WARN)
+    return argument_error("options.jit", "must be 0 to 2, given " + std::to_string(jit));
+  if (options.jobs > kMostJobs)
+    return argument_error("options.jobs", "must be at most " + std::to_string(kMostJobs) +
+                                              ", given " + std::to_string(options.jobs));
+  if (options.max_loaded_kernels > std::numeric_limits<int>::max())
+    return argument_error("options.max_loaded_kernels",
+                          "given " + std::to_string(options.max_loaded_kernels));
+  return check_policy(options.policy, "options.policy");
 }
 
 SetupOptions setup_options(const alm_context_options& options) {
@@ -41,7 +52,13 @@ SetupOptions setup_options(const alm_context_options& options) {
   setup.settings.nvrtc = text_of(options.nvrtc);
   setup.settings.lock_dir = text_of(options.lock_dir);
   setup.settings.python_paths = text_of(options.python_paths);
-  if (options.jit == ALM_JIT_NEVER) setup.settings.jit = false;
+  if (options.jit != ALM_JIT_ALLOW) setup.settings.jit = options.jit == ALM_JIT_WARN;
+  setup.settings.jit_warns = options.jit == ALM_JIT_WARN;
+  setup.settings.jobs = static_cast<int>(options.jobs);
+  setup.policy = acquire_options(options.policy, options.policy_timeout_ms);
+  setup.compile_timeout = std::chrono::milliseconds(options.compile_timeout_ms);
+  setup.most_loaded_kernels = static_cast<int>(options.max_loaded_kernels);
+  setup.most_loaded_bytes = options.max_loaded_bytes;
   return setup;
 }
 
@@ -57,6 +74,17 @@ alm_code alm_context_create(const alm_context_options* options, alm_context** co
     ATTNLOOM_CHECK(check_enums(read));
     ATTNLOOM_TRY(auto engine, make_engine(setup_options(read), read_environment(), make_log(read)));
     *context = new alm_context{std::move(engine)};
+    return ok_status();
+  });
+}
+
+alm_code alm_context_freeze(alm_context* context, alm_freeze how, alm_error** error) {
+  return guarded(error, [&]() -> Status {
+    ATTNLOOM_CHECK(check_given(context, "context"));
+    const int number = number_of(how);
+    if (number < ALM_FREEZE_NONE || number > ALM_FREEZE_FAIL)
+      return argument_error("how", "must be 0 to 2, given " + std::to_string(number));
+    context->engine->freeze(static_cast<Freeze>(number));
     return ok_status();
   });
 }

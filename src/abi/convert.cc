@@ -51,6 +51,19 @@ Status convert_array(const alm_index_array& given, const char* group, const char
   return ok_status();
 }
 
+Status check_policy(const alm_policy& policy, const char* path) {
+  const int number = number_of(policy);
+  if (number >= ALM_POLICY_DEFAULT && number <= ALM_POLICY_NEVER) return ok_status();
+  return argument_error(path, "must be 0 to 4, given " + std::to_string(number));
+}
+
+AcquireOptions acquire_options(alm_policy policy, std::uint32_t timeout_ms) {
+  AcquireOptions options;
+  options.policy = static_cast<Policy>(policy);
+  options.timeout = std::chrono::milliseconds(timeout_ms);
+  return options;
+}
+
 TensorView tensor_view(const alm_tensor& tensor) {
   TensorView view;
   view.data = address_of(tensor.data);

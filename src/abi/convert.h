@@ -7,6 +7,7 @@
 #include <span>
 
 #include "abi/boundary.h"
+#include "engine/policy.h"
 #include "plan/workload.h"
 #include "runtime/cache_launch.h"
 #include "runtime/launch.h"
@@ -14,6 +15,11 @@
 #include "spec/spec.h"
 
 namespace attnloom {
+
+// ARGUMENT_INVALID at `path` for a number that is no policy.
+Status check_policy(const alm_policy& policy, const char* path);
+// REQUIRES: check_policy.
+AcquireOptions acquire_options(alm_policy policy, std::uint32_t timeout_ms);
 
 TensorView tensor_view(const alm_tensor& tensor);
 inline DeviceAddress address_of(const void* pointer) {

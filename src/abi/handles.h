@@ -6,6 +6,7 @@
 
 #include "attnloom/attnloom.h"
 #include "engine/engine.h"
+#include "engine/pending.h"
 #include "engine/plan_object.h"
 
 struct alm_context {
@@ -14,6 +15,10 @@ struct alm_context {
 
 struct alm_kernel {
   std::shared_ptr<attnloom::KernelSet> kernels;
+};
+
+struct alm_pending {
+  std::shared_ptr<attnloom::Pending> pending;
 };
 
 struct alm_plan {

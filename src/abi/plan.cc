@@ -7,9 +7,7 @@ using namespace attnloom;
 
 namespace {
 
-Result<PlanLimits> convert_limits(const alm_plan_limits* given) {
-  alm_plan_limits read;
-  ATTNLOOM_CHECK(read_struct(given, "limits", &read));
+PlanLimits convert_limits(const alm_plan_limits& read) {
   PlanLimits limits;
   limits.max_batch = read.max_batch;
   limits.max_qo_tokens = read.max_qo_tokens;
@@ -37,8 +35,12 @@ alm_code alm_plan_create(alm_kernel* kernel, const alm_plan_limits* limits, alm_
     ATTNLOOM_CHECK(check_given(kernel, "kernel"));
     alm_plan_sizes checked;
     ATTNLOOM_CHECK(read_struct(sizes, "sizes", &checked));
-    ATTNLOOM_TRY(const PlanLimits converted, convert_limits(limits));
-    ATTNLOOM_TRY(auto made, PlanObject::create(kernel->kernels, converted));
+    alm_plan_limits read;
+    ATTNLOOM_CHECK(read_struct(limits, "limits", &read));
+    ATTNLOOM_CHECK(check_policy(read.policy, "limits.policy"));
+    ATTNLOOM_TRY(auto made,
+                 PlanObject::create(kernel->kernels, convert_limits(read),
+                                    acquire_options(read.policy, read.policy_timeout_ms)));
     give_sizes(*made, sizes);
     *plan = new alm_plan{std::move(made), {}};
     return ok_status();

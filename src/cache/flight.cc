@@ -99,7 +99,7 @@ NodeLock NodeLock::acquire(const std::string& directory, const std::string& key,
     if (done && done()) break;
     if (Clock::now() >= deadline) {
       say(path + " is held by process " + (descriptor < 0 ? "unknown" : read_pid(descriptor)) +
-          " for more than " + std::to_string(patience.count()) + " ms; compiling without it");
+          " for more than " + std::to_string(patience.count()) + " ms");
       break;
     }
     if (attempt == Attempt::kRetry) ::close(std::exchange(descriptor, -1));

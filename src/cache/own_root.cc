@@ -75,6 +75,13 @@ void OwnRoot::quarantine(const std::string& path, const std::string& reason) {
         "; the kernel is compiled again");
 }
 
+void OwnRoot::reject(const std::string& request_key, const std::string& fingerprint,
+                     const std::string& reason) {
+  if (root_.empty()) return;
+  const std::string path = layout::entry(base(), request_key, fingerprint);
+  if (files_.info(path).exists) quarantine(path, reason);
+}
+
 std::string refuse_entry(const Result<Entry>& entry, const std::string& request_key,
                          const std::string& fingerprint) {
   if (!entry.ok()) return entry.status().cause;

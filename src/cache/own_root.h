@@ -47,6 +47,9 @@ class OwnRoot {
   // Once, before the first write: a process that only reads leaves no trace. REQUIRES: path() is
   // not empty.
   Status prepare();
+  // Quarantines an entry that is whole and all the same of no use, if it is there.
+  void reject(const std::string& request_key, const std::string& fingerprint,
+              const std::string& reason);
 
   std::uint64_t published() const { return published_; }
   std::uint64_t quarantined() const { return quarantined_; }

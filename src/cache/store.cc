@@ -66,6 +66,7 @@ struct Store::State {
   const StoreOptions options;
   std::mutex mutex;
   std::set<std::string> warned;
+  std::set<std::string> rejected;  // "request_key.fingerprint"; guarded by mutex
   OwnRoot own;
   std::vector<ReadOnlyPlace> places;
   std::array<Tally, kLayers> layers;
@@ -79,6 +80,10 @@ Store::~Store() = default;
 
 std::optional<Entry> Store::State::read(const ReadOnlyPlace& place, const std::string& request_key,
                                         const std::string& fingerprint, Unpack unpack) {
+  {
+    const std::scoped_lock lock(mutex);
+    if (rejected.contains(request_key + "." + fingerprint)) return std::nullopt;
+  }
   const auto pass_over = [&](std::atomic<std::uint64_t>& tally, const std::string& how) {
     ++tally;
     warn("the entry " + request_key + "." + fingerprint + " of " + place.path() + how);
@@ -155,6 +160,16 @@ Status Store::publish(const std::string& request_key, const Source& source,
                "); kernels stay in memory; " + kRootRemedy);
   }
   return status;
+}
+
+void Store::reject(const std::string& request_key, const std::string& fingerprint,
+                   const std::string& reason) {
+  if (!is_key(request_key) || !is_fingerprint(fingerprint)) return;
+  {
+    const std::scoped_lock lock(state_->mutex);
+    state_->rejected.insert(request_key + "." + fingerprint);
+  }
+  state_->own.reject(request_key, fingerprint, reason);
 }
 
 namespace {

@@ -97,6 +97,10 @@ class Store {
                             int driver_version, Asking asking = Asking::kRequest);
   // Errors are CACHE_IO and never fatal: the artifact can be used all the same.
   Status publish(const std::string& request_key, const Source& source, const Artifact& artifact);
+  // The device refused this entry. It is quarantined in the own root, and passed over from now on
+  // in every other place.
+  void reject(const std::string& request_key, const std::string& fingerprint,
+              const std::string& reason);
 
   // Keys whose entries in the root are never evicted, whether they are there yet or not. Errors:
   // ARGUMENT_INVALID for what is no key, CACHE_IO; a store without a root pins nothing.

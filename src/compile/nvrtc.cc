@@ -20,6 +20,7 @@ constexpr int kOutOfMemory = 1;
 constexpr int kInvalidOption = 5;
 constexpr int kCompilation = 6;
 constexpr int kBuiltinFailure = 7;
+constexpr int kCancelledByCallback = 16;
 
 constexpr const char* kProgramName =
     "attnloom.cu";  // fixed: it can reach the bytes through __FILE__
@@ -29,7 +30,8 @@ constexpr std::string_view kVerboseOption = "--ptxas-options=-v";
 // Destroys the program on every path.
 class Program {
  public:
-  explicit Program(const NvrtcFunctions& call) : call_(call) {}
+  Program(const NvrtcFunctions& call, const Interrupt& interrupt)
+      : call_(call), interrupt_(interrupt) {}
   ~Program() {
     if (program_ != nullptr) call_.destroy_program(&program_);
   }
@@ -50,6 +52,9 @@ class Program {
   int compile(const std::vector<std::string>& options) {
     std::vector<const char*> pointers;
     for (const std::string& option : options) pointers.push_back(option.c_str());
+    // A compiler that does not take it cannot be stopped, which is no reason not to compile.
+    if (call_.set_flow_callback != nullptr)
+      call_.set_flow_callback(program_, should_stop, const_cast<Interrupt*>(&interrupt_));
     return call_.compile_program(program_, static_cast<int>(pointers.size()), pointers.data());
   }
 
@@ -64,6 +69,9 @@ class Program {
     std::string text(bytes, '\0');
     return get(program_, text.data()) == kSuccess ? text : std::string();
   }
+  static int should_stop(void* payload, void*) {
+    return static_cast<const Interrupt*>(payload)->reason() == Code::kOk ? 0 : 1;
+  }
   // Texts come with their terminating zero.
   static std::string without_end(std::string text) {
     while (!text.empty() && text.back() == '\0') text.pop_back();
@@ -71,6 +79,7 @@ class Program {
   }
 
   const NvrtcFunctions& call_;
+  const Interrupt& interrupt_;
   NvrtcProgram program_ = nullptr;
 };
 
@@ -112,6 +121,11 @@ class NvrtcToolchain : public Toolchain {
   }
 
   Result<Artifact> compile(const Source& source) override {
+    return compile_interruptibly(source, Interrupt());
+  }
+
+  Result<Artifact> compile_interruptibly(const Source& source,
+                                         const Interrupt& interrupt) override {
     ATTNLOOM_TRY(const NvrtcLibrary* library, library());
     const int arch = arch_of(source.target);
     if (std::find(library->archs.begin(), library->archs.end(), arch) == library->archs.end()) {
@@ -124,7 +138,7 @@ class NvrtcToolchain : public Toolchain {
                         "please report it");
     }
     std::optional<Result<Artifact>> made;
-    ATTNLOOM_CHECK(run_on_deep_stack([&] { made = compile_here(*library, source); }));
+    ATTNLOOM_CHECK(run_on_deep_stack([&] { made = compile_here(*library, source, interrupt); }));
     return std::move(*made);
   }
 
@@ -139,13 +153,14 @@ class NvrtcToolchain : public Toolchain {
     return library_.get();
   }
 
-  static Result<Artifact> compile_here(const NvrtcLibrary& library, const Source& source) {
-    Program program(library.call);
+  static Result<Artifact> compile_here(const NvrtcLibrary& library, const Source& source,
+                                       const Interrupt& interrupt) {
+    Program program(library.call, interrupt);
     if (const int result = program.create(source); result != kSuccess) {
-      return failure(library, source, result, {});
+      return failure(library, source, result, {}, interrupt);
     }
     const int result = program.compile(source.options);
-    if (result != kSuccess) return failure(library, source, result, program.log());
+    if (result != kSuccess) return failure(library, source, result, program.log(), interrupt);
     return make_artifact(library, source, program);
   }
 
@@ -171,7 +186,8 @@ class NvrtcToolchain : public Toolchain {
   }
 
   static Status failure(const NvrtcLibrary& library, const Source& source, int result,
-                        std::string log) {
+                        std::string log, const Interrupt& interrupt) {
+    if (result == kCancelledByCallback) return stopped(interrupt);
     if (result == kOutOfMemory) {
       return make_error(Code::kOutOfMemory, "", "the compiler ran out of memory",
                         "compile fewer kernels at a time");
@@ -189,15 +205,22 @@ class NvrtcToolchain : public Toolchain {
     if (result != kCompilation) {
       return make_error(Code::kInternal, "", cause, "please report it");
     }
-    if (!names_an_error(log)) log = quiet_log(library, source);
+    if (!names_an_error(log)) log = quiet_log(library, source, interrupt);
     return failure_in_log(
         log, make_error(Code::kCompileFailed, "", cause, "correct the functor's text"));
   }
 
+  static Status stopped(const Interrupt& interrupt) {
+    if (interrupt.reason() == Code::kCompileTimeout)
+      return make_error(Code::kCompileTimeout, "", "the compile took too long and was stopped");
+    return make_error(Code::kCancelled, "", "the compile was cancelled");
+  }
+
   // NVRTC 13.0 leaves ptxas' error out of the log as soon as ptxas is verbose. Failures are rare,
   // so they pay twice.
-  static std::string quiet_log(const NvrtcLibrary& library, const Source& source) {
-    Program program(library.call);
+  static std::string quiet_log(const NvrtcLibrary& library, const Source& source,
+                               const Interrupt& interrupt) {
+    Program program(library.call, interrupt);
     if (program.create(source) != kSuccess) return {};
     if (program.compile(without_verbose(source.options)) == kSuccess) return {};
     return program.log();

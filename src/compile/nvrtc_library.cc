@@ -92,6 +92,8 @@ Status bind_functions(void* handle, NvrtcLibrary& library) {
   bind(call.ptx, "nvrtcGetPTX");
   bind(call.log_size, "nvrtcGetProgramLogSize");
   bind(call.log, "nvrtcGetProgramLog");
+  call.set_flow_callback =
+      reinterpret_cast<decltype(call.set_flow_callback)>(::dlsym(handle, "nvrtcSetFlowCallback"));
   if (missing.empty()) return ok_status();
   return make_error(Code::kCompilerMissing, "", library.path + " has no function " + missing,
                     kInstall);

@@ -34,6 +34,8 @@ struct NvrtcFunctions {
   int (*ptx)(NvrtcProgram, char*) = nullptr;
   int (*log_size)(NvrtcProgram, std::size_t*) = nullptr;
   int (*log)(NvrtcProgram, char*) = nullptr;
+  // May be null. The compiler calls back now and then, from any of its threads; 1 stops it.
+  int (*set_flow_callback)(NvrtcProgram, int (*)(void* payload, void*), void* payload) = nullptr;
 };
 
 struct NvrtcLibrary {

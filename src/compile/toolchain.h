@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "compile/artifact.h"
+#include "compile/interrupt.h"
 #include "render/source.h"
 
 namespace attnloom {
@@ -24,6 +25,12 @@ class Toolchain {
   // down. Fatal ptxas remarks are. source.options are used as they are;
   // "--gpu-architecture=<target>" must be one of them.
   virtual Result<Artifact> compile(const Source& source) = 0;
+  // The same, given up soon after `interrupt` has a reason; the error then has the reason's code. A
+  // compiler that cannot be stopped goes on to its end.
+  virtual Result<Artifact> compile_interruptibly(const Source& source, const Interrupt& interrupt) {
+    static_cast<void>(interrupt);
+    return compile(source);
+  }
 };
 
 // NVRTC by dlopen, in this order: `path` if not empty (nothing else is then tried), beside this

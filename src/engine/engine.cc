@@ -1,19 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/engine.h"
 
+#include "engine/compile_limit.h"
 #include "engine/engine_state.h"
 #include "engine/targets.h"
 #include "spec/check.h"
 
 namespace attnloom {
 
-Engine::State::State(EngineOptions given) : options(std::move(given)) {
+namespace {
+
+KernelMemoryLimits memory_limits(const EngineOptions& options) {
+  KernelMemoryLimits limits;
+  if (options.most_loaded_kernels > 0) limits.kernels = options.most_loaded_kernels;
+  if (options.most_loaded_bytes > 0) limits.bytes = options.most_loaded_bytes;
+  return limits;
+}
+
+}  // namespace
+
+Engine::State::State(EngineOptions given)
+    : options(std::move(given)),
+      memory(memory_limits(options)),
+      landings([jobs = options.jobs] { return jobs > 0 ? jobs : compile_limit(); }) {
   options.store.warn = [this](const std::string& line) { options.log.warn(line); };
   store = std::make_unique<Store>(*options.files, options.store);
 }
 
 Engine::Engine(EngineOptions options) : state_(std::make_unique<State>(std::move(options))) {}
-Engine::~Engine() = default;
+Engine::~Engine() {
+  state_->landings.stop();
+}
 
 Result<Backend*> Engine::State::make_backend() {
   if (Backend* made = backend_now()) return made;
@@ -36,6 +53,9 @@ bool Engine::has_device() const {
 }
 Result<Backend*> Engine::backend() {
   return state_->make_backend();
+}
+void Engine::freeze(Freeze how) {
+  state_->freeze.store(how, std::memory_order_relaxed);
 }
 Store& Engine::store() {
   return *state_->store;
@@ -84,6 +104,12 @@ EngineCounters Engine::counters() const {
   counters.loads = from.loads;
   counters.launches = from.launches;
   counters.copies = from.copies;
+  counters.compile_timeouts = from.compile_timeouts;
+  counters.cancelled = from.cancelled;
+  counters.frozen = from.frozen;
+  counters.fallbacks = from.fallbacks;
+  counters.rejected = from.rejected;
+  counters.unloads = from.unloads;
   return counters;
 }
 
@@ -137,6 +163,12 @@ Json counters_json(const EngineCounters& counters, const StoreCounters& store) {
           {"loads", counters.loads},
           {"launches", counters.launches},
           {"copies", counters.copies},
+          {"compile_timeouts", counters.compile_timeouts},
+          {"cancelled", counters.cancelled},
+          {"frozen", counters.frozen},
+          {"fallbacks", counters.fallbacks},
+          {"rejected", counters.rejected},
+          {"unloads", counters.unloads},
           {"published", store.published},
           {"quarantined", store.quarantined},
           {"write_failures", store.write_failures},
@@ -151,6 +183,10 @@ Json Engine::describe() const {
   described["cache"]["root"] = state_->store->root();
   described["cache"]["refused"] = state_->store->root_refusal();
   described["counters"] = counters_json(counters(), state_->store->counters());
+  const CompilePool::Figures pool = state_->landings.figures();
+  described["compiles"] = {{"running", pool.running}, {"waiting", pool.waiting}};
+  const KernelMemory::Figures memory = state_->memory.figures();
+  described["memory"] = {{"kernels", memory.kernels}, {"bytes", memory.bytes}};
   return described;
 }
 

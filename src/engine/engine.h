@@ -22,6 +22,7 @@
 #include "compile/toolchain.h"
 #include "engine/kernel_set.h"
 #include "engine/log.h"
+#include "engine/policy.h"
 #include "engine/statistics.h"
 #include "runtime/backend.h"
 #include "spec/parse.h"
@@ -37,6 +38,16 @@ struct EngineOptions {
   bool jit = true;             // false: a kernel that no layer holds is NOT_CACHED
   std::string lock_directory;  // node-local; "" = one compile per process only
   std::chrono::milliseconds lock_patience{30'000};
+  // After this long a waiter is told who holds the lock, so that nobody kills a process that only
+  // waits.
+  std::chrono::milliseconds say_who_holds{5'000};
+  bool jit_warns = false;          // a kernel that no layer holds is compiled with a warning
+  Policy policy = Policy::kBlock;  // of calls that name none; not kDefault
+  std::chrono::milliseconds policy_timeout{0};  // of kBlock and kFallback; 0: none
+  std::chrono::milliseconds compile_timeout{60'000};
+  int jobs = 0;                 // compiles at a time; 0: by cores and free memory (compile_limit.h)
+  int most_loaded_kernels = 0;  // 0: those of KernelMemoryLimits
+  std::uint64_t most_loaded_bytes = 0;
   Log log;
   Json settings = Json::object();  // shown by describe() as it is
 };
@@ -55,7 +66,13 @@ struct EngineCounters {
   std::uint64_t step_downs = 0;
   std::uint64_t loads = 0;
   std::uint64_t launches = 0;
-  std::uint64_t copies = 0;  // of plans to the device
+  std::uint64_t copies = 0;            // of plans to the device
+  std::uint64_t compile_timeouts = 0;  // compiles that were stopped at their deadline
+  std::uint64_t cancelled = 0;         // compiles that nobody wanted any more
+  std::uint64_t frozen = 0;            // compiles after freeze(), warned of or refused
+  std::uint64_t fallbacks = 0;         // plans made with another kernel than the one wanted
+  std::uint64_t rejected = 0;          // cached kernels that the driver refused
+  std::uint64_t unloads = 0;           // kernels let go to stay within the limits
   bool operator==(const EngineCounters&) const = default;
 };
 
@@ -75,6 +92,10 @@ class Engine {
   bool has_device() const;
   // Makes the device at the first call. NO_DEVICE where the engine has none.
   Result<Backend*> backend();
+
+  // From now on a compile that would begin warns or is NOT_CACHED, naming the spec; cached kernels
+  // are found and loaded as before. kNone: no longer.
+  void freeze(Freeze how);
 
   Store& store();
   const Log& log() const;

@@ -14,7 +14,8 @@ namespace attnloom {
 struct KernelSet::State {
   // A slot's kernel is set once and never replaced, so the bare pointer may be read without a lock.
   struct Slot {
-    KernelChoice choice;  // guarded by mutex
+    KernelChoice choice;                  // guarded by mutex
+    std::shared_ptr<Landing> in_the_air;  // of Policy::kAsync; guarded by mutex
     std::unique_ptr<const AcquiredKernel> owner;
     std::atomic<const AcquiredKernel*> kernel{nullptr};
   };
@@ -37,16 +38,21 @@ struct KernelSet::State {
     const std::lock_guard lock(mutex);
     return slots[index].choice;
   }
-  Status check_device(Stream stream);
-  Result<std::shared_ptr<AcquiredKernel>> find_and_load(int index, bool try_other_targets);
-  const AcquiredKernel* settle(int index, const AcquiredKernel& kernel);
+  Status check_target();
+  Status check_not_capturing(Stream stream);
+  WalkRequest request(int index, bool try_other_targets, const MissOptions& how) const;
+  MissOptions miss_options(const AcquireOptions& how) const;
+  Status check_in_the_air(int index);
+  Result<std::unique_ptr<AcquiredKernel>> find_and_load(int index, bool try_other_targets,
+                                                        const MissOptions& how, bool healed);
+  Result<WalkResult> find(int index, bool try_other_targets, const MissOptions& how);
+  const AcquiredKernel* settle(int index, std::unique_ptr<AcquiredKernel> kernel);
 
   Engine& engine;
   const ParsedSpec parsed;
   const bool target_named;
   mutable std::mutex mutex;
   std::vector<Slot> slots;
-  Flight<AcquiredKernel> flight;
 };
 
 KernelSet::KernelSet(Engine& engine, ParsedSpec parsed, bool target_named,
@@ -76,17 +82,21 @@ const AcquiredKernel* KernelSet::acquired(int index) const {
   return state_->slots[index].kernel.load(std::memory_order_acquire);
 }
 
-// Everything that must be known before a kernel is compiled or loaded for the engine's device.
-Status KernelSet::State::check_device(Stream stream) {
+// What must be known before a kernel is compiled or loaded for the engine's device.
+Status KernelSet::State::check_target() {
   if (!engine.has_device()) return ok_status();
   ATTNLOOM_TRY(Backend * device, engine.backend());
   const Target target = *parsed.spec.target;
-  if (!device_accepts(device->device(), target)) {
-    return make_error(Code::kArchMismatch, "$.target",
-                      "kernels for " + target.name() + " cannot run on " + device->device().name +
-                          " (" + device->device().target.name() + ")",
-                      "leave the target out, or name the device's own");
-  }
+  if (device_accepts(device->device(), target)) return ok_status();
+  return make_error(Code::kArchMismatch, "$.target",
+                    "kernels for " + target.name() + " cannot run on " + device->device().name +
+                        " (" + device->device().target.name() + ")",
+                    "leave the target out, or name the device's own");
+}
+
+Status KernelSet::State::check_not_capturing(Stream stream) {
+  if (!engine.has_device()) return ok_status();
+  ATTNLOOM_TRY(Backend * device, engine.backend());
   ATTNLOOM_TRY(const bool capturing, device->is_capturing(stream));
   if (!capturing) return ok_status();
   return make_error(Code::kCaptureActive, "",
@@ -94,17 +104,59 @@ Status KernelSet::State::check_device(Stream stream) {
                     "call alm_kernel_prepare before the capture begins");
 }
 
-Result<std::shared_ptr<AcquiredKernel>> KernelSet::State::find_and_load(int index,
-                                                                        bool try_other_targets) {
+WalkRequest KernelSet::State::request(int index, bool try_other_targets,
+                                      const MissOptions& how) const {
   WalkRequest request;
   request.spec = &parsed.spec;
   request.field_lines = &parsed.field_lines;
   request.choice = choice(index);
   request.index = index;
   request.try_other_targets = try_other_targets;
-  request.may_compile = engine.state().options.jit;
-  ATTNLOOM_TRY(WalkResult found, walk(engine.state(), request));
-  auto kernel = std::make_shared<AcquiredKernel>(std::move(found.kernel));
+  request.how = how;
+  if (!engine.state().options.jit) request.how.miss = Miss::kError;
+  return request;
+}
+
+MissOptions KernelSet::State::miss_options(const AcquireOptions& how) const {
+  MissOptions options;
+  options.priority = how.priority;
+  options.miss = how.policy == Policy::kNever   ? Miss::kError
+                 : how.policy == Policy::kAsync ? Miss::kStart
+                                                : Miss::kWait;
+  if (how.timeout.count() > 0) options.until = Landing::Clock::now() + how.timeout;
+  return options;
+}
+
+// A caller that asks every step pays for a look at the landing, not for a walk through the layers.
+Status KernelSet::State::check_in_the_air(int index) {
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<Landing>& landing = slots[index].in_the_air;
+  if (!landing) return ok_status();
+  const std::optional<Landing::Outcome> outcome = landing->outcome();
+  if (!outcome)
+    return make_error(Code::kCompileTimeout, "", "the kernel is still being compiled",
+                      "call again later: the compile goes on");
+  landing.reset();
+  return outcome->status();
+}
+
+Result<WalkResult> KernelSet::State::find(int index, bool try_other_targets,
+                                          const MissOptions& how) {
+  ATTNLOOM_TRY(WalkResult found, walk(engine.state(), request(index, try_other_targets, how)));
+  if (!found.landing) return found;
+  const std::lock_guard lock(mutex);
+  slots[index].in_the_air = found.landing;
+  return make_error(Code::kCompileTimeout, "",
+                    "the kernel of request_key " + found.kernel.request_key + " is being compiled",
+                    "call again later: the compile goes on");
+}
+
+Result<std::unique_ptr<AcquiredKernel>> KernelSet::State::find_and_load(int index,
+                                                                        bool try_other_targets,
+                                                                        const MissOptions& how,
+                                                                        bool healed) {
+  ATTNLOOM_TRY(WalkResult found, find(index, try_other_targets, how));
+  auto kernel = std::make_unique<AcquiredKernel>(std::move(found.kernel));
   if (!engine.has_device()) return kernel;
   Result<std::shared_ptr<LoadedKernel>> loaded =
       engine.state().load(*found.built, kernel->entry, kernel->choice.shared_bytes);
@@ -112,33 +164,77 @@ Result<std::shared_ptr<AcquiredKernel>> KernelSet::State::find_and_load(int inde
     kernel->loaded = std::move(loaded).value();
     return kernel;
   }
-  if (!try_other_targets || kernel->target == parsed.spec.target->name()) return loaded.status();
-  // That targets of one major run on its later chips is the rule, and chips have broken it.
-  engine.log().warn("the kernel for " + kernel->target +
-                    " was refused: " + loaded.status().to_string());
-  return find_and_load(index, false);
+  const Status refusal = loaded.status();
+  if (try_other_targets && kernel->target != parsed.spec.target->name()) {
+    // That targets of one major run on its later chips is the rule, and chips have broken it.
+    engine.log().warn("the kernel for " + kernel->target + " was refused: " + refusal.to_string());
+    return find_and_load(index, false, how, healed);
+  }
+  // A kernel that this process compiled would come out the same again.
+  const bool cached = found.built->origin != Origin::kCompiled;
+  if (healed || !cached || refusal.path != kRefusedImage) return refusal;
+  engine.state().reject(*found.built, kernel->request_key, refusal);
+  Result<std::unique_ptr<AcquiredKernel>> anew = find_and_load(index, false, how, true);
+  // Where nothing may be compiled, what went wrong is the refusal.
+  if (!anew.ok() && anew.status().code == Code::kNotCached) return refusal;
+  return anew;
 }
 
-const AcquiredKernel* KernelSet::State::settle(int index, const AcquiredKernel& kernel) {
+const AcquiredKernel* KernelSet::State::settle(int index, std::unique_ptr<AcquiredKernel> kernel) {
   const std::lock_guard lock(mutex);
   Slot& slot = slots[index];
   if (!slot.owner) {
-    slot.owner = std::make_unique<const AcquiredKernel>(kernel);
-    slot.choice = kernel.choice;
+    slot.owner = std::move(kernel);
+    slot.choice = slot.owner->choice;
+    slot.in_the_air.reset();
     slot.kernel.store(slot.owner.get(), std::memory_order_release);
   }
   return slot.owner.get();
 }
 
-Result<const AcquiredKernel*> KernelSet::acquire(int index, Stream stream) {
+Result<const AcquiredKernel*> KernelSet::acquire(int index, Stream stream,
+                                                 const AcquireOptions& given) {
   ATTNLOOM_CHECK(state_->check_index(index));
   if (const AcquiredKernel* kernel = acquired(index)) return kernel;
-  ATTNLOOM_CHECK(state_->check_device(stream));
-  ATTNLOOM_TRY(const std::shared_ptr<AcquiredKernel> kernel,
-               state_->flight.run(std::to_string(index), [&] {
-                 return state_->find_and_load(index, !state_->target_named);
-               }));
-  return state_->settle(index, *kernel);
+  ATTNLOOM_CHECK(state_->check_target());
+  ATTNLOOM_CHECK(state_->check_not_capturing(stream));
+  const MissOptions how = state_->miss_options(state_->engine.state().settled(given));
+  if (how.miss == Miss::kStart) {
+    if (const Status status = state_->check_in_the_air(index); !status.ok())
+      return with_user_lines(status);
+  }
+  ATTNLOOM_TRY(std::unique_ptr<AcquiredKernel> kernel,
+               state_->find_and_load(index, !state_->target_named, how, false));
+  return state_->settle(index, std::move(kernel));
+}
+
+bool KernelSet::awaits(int index) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->slots[index].in_the_air != nullptr;
+}
+
+Result<KernelSet::Started> KernelSet::start(int index, Priority priority) {
+  ATTNLOOM_CHECK(state_->check_index(index));
+  ATTNLOOM_CHECK(state_->check_target());
+  Started started;
+  if (const AcquiredKernel* kernel = acquired(index)) {
+    started.request_key = kernel->request_key;
+    started.held = kernel->built;
+    return started;
+  }
+  MissOptions how;
+  how.miss = Miss::kStart;
+  how.priority = priority;
+  ATTNLOOM_TRY(WalkResult found,
+               walk(state_->engine.state(), state_->request(index, !state_->target_named, how)));
+  started.landing = std::move(found.landing);
+  started.request_key = std::move(found.kernel.request_key);
+  started.held = std::move(found.built);
+  return started;
+}
+
+Status KernelSet::with_user_lines(Status error) const {
+  return with_json_line(std::move(error), state_->parsed.field_lines);
 }
 
 Status KernelSet::prepare() {
@@ -151,12 +247,7 @@ Status KernelSet::prepare() {
 
 Result<AcquiredKernel> KernelSet::look_up(int index) const {
   ATTNLOOM_CHECK(state_->check_index(index));
-  WalkRequest request;
-  request.spec = &state_->parsed.spec;
-  request.field_lines = &state_->parsed.field_lines;
-  request.choice = state_->choice(index);
-  request.index = index;
-  request.try_other_targets = !state_->target_named;
+  const WalkRequest request = state_->request(index, !state_->target_named, {});
   ATTNLOOM_TRY(WalkResult found, walk(state_->engine.state(), request));
   return std::move(found.kernel);
 }

@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "compile/artifact.h"
+#include "engine/policy.h"
 #include "render/source.h"
 #include "runtime/backend.h"
 #include "spec/parse.h"
@@ -24,6 +25,8 @@
 namespace attnloom {
 
 class Engine;
+class Landing;
+struct BuiltKernel;
 
 enum class Origin { kCompiled, kMemory, kDisk, kReadOnly, kBundle, kRemote };
 // "compiled", "memory", "disk", "readonly", "bundle", "remote"
@@ -46,6 +49,7 @@ struct AcquiredKernel {
   Origin origin = Origin::kMemory;
   EntryFigures figures;
   std::vector<SteppedDown> stepped_down;  // in the order tried
+  std::shared_ptr<BuiltKernel> built;     // keeps the kernel in the engine's memory
   std::shared_ptr<const Artifact> artifact;
   std::shared_ptr<LoadedKernel> loaded;  // null without a device
 };
@@ -68,13 +72,30 @@ class KernelSet {
 
   // The kernel if it was acquired, else null. Lock-free.
   const AcquiredKernel* acquired(int index) const;
-  // Finds or compiles the kernel, and loads it where there is a device. CAPTURE_ACTIVE when that
-  // would be needed while `stream` is being captured; nothing was then compiled or loaded. The
-  // pointer lives as long as the set. Errors: NOT_CACHED, those of Toolchain::compile with the
-  // user's JSON line, of Backend::load.
-  Result<const AcquiredKernel*> acquire(int index, Stream stream = nullptr);
+  // Finds or compiles the kernel, and loads it where there is a device. A loaded kernel that the
+  // driver refuses is compiled anew, once. CAPTURE_ACTIVE when that would be needed while `stream`
+  // is being captured; nothing was then compiled or loaded. kFallback is kBlock here: PlanObject
+  // knows what may stand in. The pointer lives as long as the set. Errors: NOT_CACHED;
+  // COMPILE_TIMEOUT while the compile goes on; those of Toolchain::compile with the user's JSON
+  // line, of Backend::load.
+  Result<const AcquiredKernel*> acquire(int index, Stream stream = nullptr,
+                                        const AcquireOptions& how = {});
+  // Whether acquire() with Policy::kAsync has begun a compile of which it has not told the end yet.
+  bool awaits(int index) const;
   // All kernels of the set.
   Status prepare();
+
+  // Has the kernel compiled if no layer holds it; loads nothing. The landing of the compile to wait
+  // for, and to start() again after, or null when the kernel is in `held`, ready to be acquired.
+  // `request_key` names the landing.
+  struct Started {
+    std::shared_ptr<Landing> landing;
+    std::string request_key;
+    std::shared_ptr<BuiltKernel> held;
+  };
+  Result<Started> start(int index, Priority priority);
+  // A compile's error as acquire() would have returned it.
+  Status with_user_lines(Status error) const;
   // What acquire() would find without compiling or loading; settles nothing. NOT_CACHED where no
   // layer holds it.
   Result<AcquiredKernel> look_up(int index) const;

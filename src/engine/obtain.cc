@@ -12,10 +12,6 @@
 namespace attnloom {
 namespace {
 
-// After this long a waiter is told who holds the lock, so that nobody kills a process that only
-// waits.
-constexpr std::chrono::milliseconds kSayWhoHolds{5'000};
-
 std::string seconds_text(std::chrono::steady_clock::duration time) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.2f s", std::chrono::duration<double>(time).count());
@@ -34,30 +30,7 @@ std::atomic<std::uint64_t>& hits_of(EngineTallies& tallies, Layer layer) {
   return *all[static_cast<std::size_t>(layer)];
 }
 
-bool has_parts(const Artifact& artifact, const Need& need) {
-  return (!need.cubin || !artifact.cubin.empty()) && (!need.ptx || !artifact.ptx.empty());
-}
-
 }  // namespace
-
-// What was found before the device was known may lack the part that the device needs; that is a
-// miss here too.
-std::shared_ptr<BuiltKernel> Engine::State::in_memory(const std::string& request_key) {
-  const Need parts = need();
-  const std::lock_guard lock(memory_mutex_);
-  const auto found = memory_.find(request_key);
-  if (found == memory_.end() || !has_parts(found->second->artifact, parts)) return nullptr;
-  return found->second;
-}
-
-std::shared_ptr<BuiltKernel> Engine::State::keep(const std::string& request_key,
-                                                 std::shared_ptr<BuiltKernel> built) {
-  const Need parts = need();
-  const std::lock_guard lock(memory_mutex_);
-  std::shared_ptr<BuiltKernel>& place = memory_[request_key];
-  if (!place || !has_parts(place->artifact, parts)) place = std::move(built);
-  return place;
-}
 
 // cuda loads the cubin, the simulator the PTX; without a device the store is filled for somebody
 // else's.
@@ -83,18 +56,20 @@ std::shared_ptr<BuiltKernel> Engine::State::in_store(const Source& source,
   built->kernel_key = std::move(found->kernel_key);
   built->origin = origin_of(found->layer);
   count(hits_of(tallies, found->layer));
-  return keep(request_key, std::move(built));
+  built = memory.keep(request_key, std::move(built), need());
+  memory.trim(KernelMemory::Trim::kUnloadedOnly);
+  return built;
 }
 
 Obtained Engine::State::find(const Source& source, const std::string& request_key) {
-  if (std::shared_ptr<BuiltKernel> built = in_memory(request_key)) {
+  if (std::shared_ptr<BuiltKernel> built = memory.find(request_key, need())) {
     count(tallies.memory_hits);
     return {std::move(built), Origin::kMemory};
   }
   bool worked = false;
   Result<std::shared_ptr<BuiltKernel>> found =
       flight_.run("find " + request_key, [&]() -> Result<std::shared_ptr<BuiltKernel>> {
-        if (std::shared_ptr<BuiltKernel> landed = in_memory(request_key)) return landed;
+        if (std::shared_ptr<BuiltKernel> landed = memory.find(request_key, need())) return landed;
         worked = true;
         count(tallies.memory_misses);
         return in_store(source, request_key);
@@ -104,28 +79,62 @@ Obtained Engine::State::find(const Source& source, const std::string& request_ke
   return {found.value(), worked ? found.value()->origin : Origin::kMemory};
 }
 
+AcquireOptions Engine::State::settled(AcquireOptions given) const {
+  if (given.policy != Policy::kDefault) return given;
+  given.policy = options.policy;
+  if (given.timeout.count() == 0) given.timeout = options.policy_timeout;
+  return given;
+}
+
+// A compile that would begin now.
+Status Engine::State::may_compile(const std::string& request_key, const std::string& label) {
+  const std::string what = label + " (request_key " + request_key + ")";
+  const Freeze frozen = freeze.load(std::memory_order_relaxed);
+  if (frozen == Freeze::kNone) {
+    if (options.jit_warns) options.log.warn("no cache layer holds " + what + ": it is compiled");
+    return ok_status();
+  }
+  count(tallies.frozen);
+  if (frozen == Freeze::kWarn) {
+    options.log.warn("compiled although the context is frozen: " + what);
+    return ok_status();
+  }
+  return make_error(Code::kNotCached, "",
+                    what + " would have to be compiled, and the context is frozen",
+                    "prepare it before alm_context_freeze, or prewarm the cache with it");
+}
+
 Result<Obtained> Engine::State::obtain(const Source& source, const std::string& request_key,
-                                       const std::string& label) {
-  bool worked = false;
-  Result<std::shared_ptr<BuiltKernel>> built =
-      flight_.run(request_key, [&]() -> Result<std::shared_ptr<BuiltKernel>> {
-        // Whoever flew before us may have landed between our look-up and this call.
-        if (std::shared_ptr<BuiltKernel> landed = in_memory(request_key)) return landed;
-        worked = true;
-        return compile(source, request_key, label);
-      });
-  if (!built.ok()) return built.status();
-  if (!worked) count(tallies.memory_hits);
-  const Origin origin = worked ? built.value()->origin : Origin::kMemory;
-  return Obtained{std::move(built).value(), origin};
+                                       const std::string& label, const MissOptions& how) {
+  Landings::Begin begin;
+  begin.priority = how.priority;
+  begin.in_memory = [&] { return memory.find(request_key, need()); };
+  begin.allowed = [&] { return may_compile(request_key, label); };
+  begin.work = [this, kept = std::make_shared<const Source>(source), request_key, label](
+                   Interrupt& interrupt) { return compile(*kept, request_key, label, interrupt); };
+  ATTNLOOM_TRY(const Landings::Started started, landings.start(request_key, begin));
+  if (how.miss == Miss::kStart && !started.landing->outcome())
+    return Obtained{nullptr, Origin::kMemory, started.landing};
+  const std::optional<Landing::Outcome> outcome = started.landing->wait(how.until);
+  if (!outcome) {
+    return make_error(Code::kCompileTimeout, "",
+                      label + " (request_key " + request_key + ") is still being compiled",
+                      "call again later: the compile goes on");
+  }
+  if (!outcome->ok()) return outcome->status();
+  const std::shared_ptr<BuiltKernel>& built = outcome->value();
+  if (!started.ours) count(tallies.memory_hits);
+  return Obtained{built, started.ours ? built->origin : Origin::kMemory, nullptr};
 }
 
 NodeLock Engine::State::node_lock(const std::string& request_key,
                                   const std::function<bool()>& done) {
-  const auto notice = [this](const std::string& holder) {
-    options.log.warn("waiting for another process that compiles the same kernel: " + holder);
+  const auto say = [this](const char* what) {
+    return [this, what](const std::string& holder) { options.log.warn(what + holder); };
   };
-  const std::chrono::milliseconds first = std::min(kSayWhoHolds, options.lock_patience);
+  constexpr const char* kGoesOn = "compiling without a lock on this node: ";
+  const std::chrono::milliseconds first = std::min(options.say_who_holds, options.lock_patience);
+  const std::chrono::milliseconds rest = options.lock_patience - first;
   bool finished = false;
   bool waited = false;
   // Called only while somebody else holds the lock.
@@ -133,25 +142,16 @@ NodeLock Engine::State::node_lock(const std::string& request_key,
     if (!std::exchange(waited, true)) count(tallies.waits);
     return finished = finished || (done && done());
   };
-  NodeLock lock = NodeLock::acquire(options.lock_directory, request_key, first, watch, notice);
-  if (lock.held() || finished || first == options.lock_patience) return lock;
-  return NodeLock::acquire(options.lock_directory, request_key, options.lock_patience - first,
-                           watch, notice);
+  NodeLock lock = NodeLock::acquire(
+      options.lock_directory, request_key, first, watch,
+      say(rest.count() == 0 ? kGoesOn
+                            : "waiting for another process that compiles the same kernel: "));
+  if (lock.held() || finished || rest.count() == 0) return lock;
+  return NodeLock::acquire(options.lock_directory, request_key, rest, watch, say(kGoesOn));
 }
 
-Result<std::shared_ptr<BuiltKernel>> Engine::State::compile(const Source& source,
-                                                            const std::string& request_key,
-                                                            const std::string& label) {
-  std::shared_ptr<BuiltKernel> stored;
-  const auto look = [&] {
-    if (!stored) stored = in_store(source, request_key, Asking::kPoll);
-    return stored != nullptr;
-  };
-  std::optional<NodeLock> lock;
-  if (!options.lock_directory.empty() && !failed_here(request_key)) {
-    lock.emplace(node_lock(request_key, look));
-    if (look()) return stored;
-  }
+Result<Artifact> Engine::State::run_compiler(const Source& source, const std::string& request_key,
+                                             const std::string& label, Interrupt& interrupt) {
   count(tallies.misses);
   if (const std::optional<Status> failure = failed_before(request_key)) {
     options.log.info("failed before and is not compiled again: " + label + ", request_key " +
@@ -161,26 +161,56 @@ Result<std::shared_ptr<BuiltKernel>> Engine::State::compile(const Source& source
   options.log.info("compiling " + label + ", request_key " + request_key);
   const auto begin = std::chrono::steady_clock::now();
   count(tallies.compiles);
-  Result<Artifact> artifact = options.toolchain->compile(source);
+  interrupt.start_clock(options.compile_timeout);
+  Result<Artifact> artifact = options.toolchain->compile_interruptibly(source, interrupt);
   tallies.compile_times.add(std::chrono::steady_clock::now() - begin);
-  if (!artifact.ok()) {
-    count(tallies.compile_failures);
-    keep_failure(request_key, artifact.status());
-    options.log.info("failed to compile " + label + ": " + artifact.status().to_string());
-    return artifact.status();
-  }
-  if (artifact->cubin.empty())
+  if (artifact.ok() && artifact->cubin.empty()) {
     return make_error(Code::kCompileFailed, "",
                       "the compiler reported success and gave no cubin for " + label);
-  options.log.info("compiled " + label + " in " +
-                   seconds_text(std::chrono::steady_clock::now() - begin));
-  if (const Status published = store->publish(request_key, source, artifact.value());
-      !published.ok())
+  }
+  if (artifact.ok()) {
+    options.log.info("compiled " + label + " in " +
+                     seconds_text(std::chrono::steady_clock::now() - begin));
+    return artifact;
+  }
+  count(tallies.compile_failures);
+  Status error = artifact.status();
+  if (error.code == Code::kCompileTimeout) {
+    count(tallies.compile_timeouts);
+    error = make_error(error.code, "",
+                       label + " (request_key " + request_key + ") was not compiled within " +
+                           std::to_string(options.compile_timeout.count()) + " ms",
+                       "look for functors that unroll without end, or raise compile_timeout_ms");
+  }
+  if (error.code == Code::kCancelled) count(tallies.cancelled);
+  keep_failure(request_key, error);
+  options.log.info("failed to compile " + label + ": " + error.to_string());
+  return error;
+}
+
+Landing::Outcome Engine::State::compile(const Source& source, const std::string& request_key,
+                                        const std::string& label, Interrupt& interrupt) {
+  std::shared_ptr<BuiltKernel> stored;
+  const auto look = [&](Asking asking) {
+    if (!stored) stored = in_store(source, request_key, asking);
+    return stored != nullptr;
+  };
+  std::optional<NodeLock> lock;
+  if (!options.lock_directory.empty() && !failed_here(request_key)) {
+    lock.emplace(node_lock(request_key,
+                           [&] { return look(Asking::kPoll) || interrupt.reason() != Code::kOk; }));
+    // The holder before us may have another root, and have published to a place that both share.
+    if (look(Asking::kRequest)) return stored;
+  }
+  ATTNLOOM_TRY(Artifact artifact, run_compiler(source, request_key, label, interrupt));
+  if (const Status published = store->publish(request_key, source, artifact); !published.ok())
     options.log.warn("the kernel is used but not kept: " + published.to_string());
   auto built = std::make_shared<BuiltKernel>();
-  built->kernel_key = kernel_key(request_key, artifact->fingerprint);
-  built->artifact = std::move(artifact).value();
-  return keep(request_key, std::move(built));
+  built->kernel_key = kernel_key(request_key, artifact.fingerprint);
+  built->artifact = std::move(artifact);
+  built = memory.keep(request_key, std::move(built), need());
+  memory.trim(KernelMemory::Trim::kUnloadedOnly);
+  return built;
 }
 
 Result<std::shared_ptr<LoadedKernel>> Engine::State::load(BuiltKernel& built,
@@ -190,8 +220,28 @@ Result<std::shared_ptr<LoadedKernel>> Engine::State::load(BuiltKernel& built,
   if (built.loaded) return built.loaded;
   ATTNLOOM_TRY(Backend * device, make_backend());
   ATTNLOOM_TRY(built.loaded, device->load(built.artifact, entry, shared_bytes));
+  built.is_loaded = true;
   count(tallies.loads);
+  tallies.unloads += memory.trim(KernelMemory::Trim::kAll);
   return built.loaded;
+}
+
+void Engine::State::reject(BuiltKernel& built, const std::string& request_key, const Status& why) {
+  // Whoever finds a kernel rejected goes on only when it is out of memory and store, so that nobody
+  // takes its successor for it.
+  const std::lock_guard lock(reject_mutex_);
+  if (built.rejected.exchange(true)) return;
+  count(tallies.rejected);
+  options.log.warn("the driver refused the cached kernel " + request_key +
+                   ", which is compiled anew: " + why.to_string());
+  store->reject(request_key, built.artifact.fingerprint.hex, "the driver refused it");
+  memory.forget(request_key, built);
+}
+
+void Engine::State::retain_if_captured(BuiltKernel& built, Stream stream) {
+  if (built.retained.load(std::memory_order_relaxed)) return;
+  const Result<bool> capturing = backend_now()->is_capturing(stream);
+  if (capturing.ok() && *capturing) built.retained.store(true);
 }
 
 }  // namespace attnloom

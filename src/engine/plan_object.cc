@@ -2,9 +2,11 @@
 #include "engine/plan_object.h"
 
 #include <cstring>
+#include <optional>
 
 #include "engine/engine.h"
 #include "engine/engine_state.h"
+#include "engine/plan_chooser.h"
 #include "sim/device.h"
 
 namespace attnloom {
@@ -15,9 +17,6 @@ constexpr std::size_t kAlignment = 256;  // bytes, of the workspace and of each 
 // Bytes. The plan's tables are laid out on borders of 16, which every malloc keeps; an address in
 // between was computed wrongly.
 constexpr std::size_t kStagingAlignment = 16;
-
-// A choice steps down at most once per KV tile, and each settles one more kernel of the set.
-constexpr int kMostReplans = 16;
 
 std::size_t round_up(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -55,7 +54,8 @@ struct PlanObject::State {
   std::shared_ptr<KernelSet> kernels;
   Backend* device = nullptr;  // null without a device
   PlanLimits limits;
-  PlanLayout layout;
+  std::optional<PlanChooser> chooser;  // from the start
+  PlanRoom room;
 
   DeviceAddress workspace = 0;
   std::size_t workspace_bytes = 0;
@@ -68,27 +68,27 @@ struct PlanObject::State {
   Plan plan;
   std::vector<std::byte> spare;  // the block before the last: the next one takes its memory
   const AcquiredKernel* kernel = nullptr;
-  int q_heads = 0;  // of the last update
+  std::vector<int> among;  // the kernels that the last plan chose among; empty: all of the set
+  int q_heads = 0;         // of the last update
   int kv_heads = 0;
   std::int64_t pool_pages = 0;
 
   Workload with_heads(const Workload& workload) const;
-  Result<Plan> settle(const Workload& workload, std::uint64_t next, Stream stream,
-                      const AcquiredKernel** kernel);
   Status copy(const Plan& next_plan, std::uint64_t next, Stream stream);
-  Status check_fits(const std::vector<KernelChoice>& choices);
 };
 
 PlanObject::PlanObject(std::unique_ptr<State> state) : state_(std::move(state)) {}
 PlanObject::~PlanObject() = default;
 
 Result<std::unique_ptr<PlanObject>> PlanObject::create(std::shared_ptr<KernelSet> kernels,
-                                                       PlanLimits limits) {
+                                                       PlanLimits limits,
+                                                       const AcquireOptions& policy) {
   auto state = std::make_unique<State>();
   if (limits.sm_count == 0) {
     ATTNLOOM_TRY(limits.sm_count, sm_count_for(*kernels));
   }
-  ATTNLOOM_TRY(state->layout, plan_layout(kernels->spec(), kernels->choices(), limits));
+  state->chooser.emplace(kernels, limits, policy);
+  ATTNLOOM_TRY(state->room, state->chooser->room());
   if (kernels->engine().has_device()) {
     ATTNLOOM_TRY(state->device, kernels->engine().backend());
     for (std::unique_ptr<Event>& event : state->copied) {
@@ -97,12 +97,12 @@ Result<std::unique_ptr<PlanObject>> PlanObject::create(std::shared_ptr<KernelSet
   }
   state->kernels = std::move(kernels);
   state->limits = limits;
-  state->half_bytes = round_up(state->layout.plan_bytes);
+  state->half_bytes = round_up(state->room.plan_bytes);
   return std::unique_ptr<PlanObject>(new PlanObject(std::move(state)));
 }
 
 std::size_t PlanObject::workspace_bytes() const {
-  return round_up(state_->layout.workspace_bytes);
+  return round_up(state_->room.workspace_bytes);
 }
 std::size_t PlanObject::staging_bytes() const {
   return 2 * state_->half_bytes;
@@ -137,35 +137,6 @@ Status PlanObject::bind(DeviceAddress workspace, std::size_t workspace_bytes, vo
   return ok_status();
 }
 
-// Kernels that stepped down have other tiles and so another layout; the memory was sized before
-// that was known.
-Status PlanObject::State::check_fits(const std::vector<KernelChoice>& choices) {
-  ATTNLOOM_TRY(const PlanLayout now, plan_layout(kernels->spec(), choices, limits));
-  if (now.workspace_bytes <= workspace_bytes && now.plan_bytes <= half_bytes) return ok_status();
-  return make_error(Code::kPlanBound, "workspace_bytes",
-                    std::to_string(now.workspace_bytes) +
-                        " bytes are needed by the kernels as compiled; " +
-                        std::to_string(workspace_bytes) + " are bound",
-                    "call alm_kernel_prepare before alm_plan_create");
-}
-
-// The plan chooses a kernel, and acquiring that kernel may change its tiles: plan again until the
-// two agree.
-Result<Plan> PlanObject::State::settle(const Workload& workload, std::uint64_t next, Stream stream,
-                                       const AcquiredKernel** chosen) {
-  for (int i = 0; i < kMostReplans; ++i) {
-    const std::vector<KernelChoice> choices = kernels->choices();
-    ATTNLOOM_TRY(Plan made,
-                 make_plan(kernels->spec(), choices, limits, workload, next, {}, std::move(spare)));
-    ATTNLOOM_TRY(*chosen, kernels->acquire(made.kernel, stream));
-    if ((*chosen)->choice == choices[made.kernel]) {
-      if (device) ATTNLOOM_CHECK(check_fits(choices));
-      return made;
-    }
-  }
-  return make_error(Code::kInternal, "", "the choice of kernels did not settle");
-}
-
 Status PlanObject::State::copy(const Plan& next_plan, std::uint64_t next, Stream stream) {
   const int half = static_cast<int>(next % 2);
   ATTNLOOM_CHECK(device->wait(*copied[half]));
@@ -198,12 +169,16 @@ Status PlanObject::update(const Workload& given, Stream stream) {
     }
   }
   const std::uint64_t next = state.generation + 1;
-  const AcquiredKernel* kernel = nullptr;
-  ATTNLOOM_TRY(Plan plan, state.settle(workload, next, stream, &kernel));
-  if (state.device) ATTNLOOM_CHECK(state.copy(plan, next, stream));
+  // Without a device nothing is bound.
+  const PlanRoom bound = state.device ? PlanRoom{state.half_bytes, state.workspace_bytes}
+                                      : PlanRoom{SIZE_MAX, SIZE_MAX};
+  ATTNLOOM_TRY(PlanChooser::Choice chosen,
+               state.chooser->choose(workload, next, stream, bound, std::move(state.spare)));
+  if (state.device) ATTNLOOM_CHECK(state.copy(chosen.plan, next, stream));
   state.spare = std::move(state.plan.block);
-  state.plan = std::move(plan);
-  state.kernel = kernel;
+  state.plan = std::move(chosen.plan);
+  state.kernel = chosen.kernel;
+  state.among = std::move(chosen.among);
   state.generation = next;
   state.q_heads = workload.q_heads;
   state.kv_heads = workload.kv_heads;
@@ -227,6 +202,7 @@ Status PlanObject::run(AttentionTensors& tensors, Stream stream) {
   shape.block = static_cast<unsigned>(state.kernel->choice.threads);
   shape.shared_bytes = static_cast<unsigned>(state.kernel->choice.shared_bytes);
   if (shape.grid == 0) return ok_status();
+  state.kernels->engine().state().retain_if_captured(*state.kernel->built, stream);
   ATTNLOOM_CHECK(state.device->launch(*state.kernel->loaded, shape,
                                       std::as_bytes(std::span(&args, 1)), stream));
   count(state.kernels->engine().state().tallies.launches);
@@ -237,8 +213,8 @@ Status PlanObject::check(const Workload& given, Stream stream) {
   State& state = *state_;
   const Workload workload = state.with_heads(given);
   if (!state.updated) return make_error(Code::kPlanStale, "", "the plan was not updated yet");
-  ATTNLOOM_TRY(const Plan again, make_plan(state.kernels->spec(), state.kernels->choices(),
-                                           state.limits, workload, state.generation));
+  ATTNLOOM_TRY(const Plan again, state.chooser->plan_among(state.among, state.kernels->choices(),
+                                                           workload, state.generation));
   if (again.kernel != state.plan.kernel || again.block != state.plan.block) {
     return make_error(Code::kPlanStale, "", "the lengths changed after the last update of the plan",
                       "call alm_plan_update before the next run or replay");

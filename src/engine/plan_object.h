@@ -22,8 +22,11 @@ namespace attnloom {
 class PlanObject {
  public:
   // `limits.sm_count` 0: the device's. Without a device that of the target's simulator profile.
+  // With a policy of kFallback an update may choose another kernel of the set than without, and a
+  // later one the kernel that is wanted.
   static Result<std::unique_ptr<PlanObject>> create(std::shared_ptr<KernelSet> kernels,
-                                                    PlanLimits limits);
+                                                    PlanLimits limits,
+                                                    const AcquireOptions& policy = {});
   ~PlanObject();
   PlanObject(const PlanObject&) = delete;
   PlanObject& operator=(const PlanObject&) = delete;

@@ -58,7 +58,8 @@ void do_job(const Job& job, bool check_only, PrewarmRow& row) {
     if (found.ok()) fill(row, found.value());
     return;
   }
-  const Result<const AcquiredKernel*> made = job.kernels->acquire(job.index);
+  const Result<const AcquiredKernel*> made =
+      job.kernels->acquire(job.index, nullptr, {.priority = Priority::kPrewarm});
   row.status = made.status();
   if (made.ok()) fill(row, *made.value());
 }

@@ -34,6 +34,7 @@ Status launch_rows(KernelSet& kernels, std::int64_t rows, const char* named,
   shape.grid = static_cast<unsigned>(ctas);
   shape.block = static_cast<unsigned>(kernel->choice.threads);
   shape.shared_bytes = static_cast<unsigned>(kernel->choice.shared_bytes);
+  kernels.engine().state().retain_if_captured(*kernel->built, stream);
   ATTNLOOM_CHECK(device->launch(*kernel->loaded, shape, args, stream));
   count(kernels.engine().state().tallies.launches);
   return ok_status();

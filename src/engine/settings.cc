@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <filesystem>
 #include <system_error>
 
@@ -146,15 +147,34 @@ Status resolve_jit(const SettingOptions& options, const Environment& environment
   const std::string value = environment.get("ATTNLOOM_JIT");
   if (options.jit) {
     settings.jit = *options.jit;
+    settings.jit_warns = options.jit_warns;
     settings.jit_origin = "option jit";
     return ok_status();
   }
   settings.jit_origin = value.empty() ? "default" : "ATTNLOOM_JIT";
-  if (!value.empty() && value != "allow" && value != "never")
+  if (!value.empty() && value != "allow" && value != "warn" && value != "never")
     return make_error(Code::kArgumentInvalid, "ATTNLOOM_JIT",
-                      "must be allow or never, given " + value);
+                      "must be allow, warn or never, given " + value);
   settings.jit = value != "never";
+  settings.jit_warns = value == "warn";
   return ok_status();
+}
+
+Status resolve_jobs(const SettingOptions& options, const Environment& environment,
+                    Settings& settings) {
+  constexpr int kMostJobs = 256;
+  const std::string value = environment.get("ATTNLOOM_JOBS");
+  settings.jobs = options.jobs;
+  settings.jobs_origin = options.jobs != 0 ? "option jobs" : value.empty() ? "default" : "";
+  if (!settings.jobs_origin.empty()) return ok_status();
+  settings.jobs_origin = "ATTNLOOM_JOBS";
+  const char* end = value.data() + value.size();
+  const auto [next, error] = std::from_chars(value.data(), end, settings.jobs);
+  if (error == std::errc{} && next == end && settings.jobs >= 1 && settings.jobs <= kMostJobs)
+    return ok_status();
+  return make_error(
+      Code::kArgumentInvalid, "ATTNLOOM_JOBS",
+      "must be a whole number from 1 to " + std::to_string(kMostJobs) + ", given " + value);
 }
 
 std::vector<std::string> python_paths(const SettingOptions& options, const Environment& environment,
@@ -188,6 +208,7 @@ Result<Settings> resolve_settings(const SettingOptions& options, const Environme
                                   FileSystem& files) {
   Settings settings;
   ATTNLOOM_CHECK(resolve_jit(options, environment, settings));
+  ATTNLOOM_CHECK(resolve_jobs(options, environment, settings));
   ATTNLOOM_TRY(settings.cache_root, resolve_cache_root(options, environment, files));
   ATTNLOOM_CHECK(resolve_read_only(options, environment, files, settings));
   ATTNLOOM_CHECK(resolve_trust_keys(options, environment, files, settings));
@@ -210,7 +231,14 @@ Json settings_to_json(const Settings& settings) {
        {{"value", settings.cache_max_bytes}, {"origin", settings.cache_max_origin}}},
       {"nvrtc", setting_json(settings.nvrtc)},
       {"lock_dir", setting_json(settings.lock_dir)},
-      {"jit", {{"value", settings.jit ? "allow" : "never"}, {"origin", settings.jit_origin}}},
+      {"jit",
+       {{"value", !settings.jit        ? "never"
+                  : settings.jit_warns ? "warn"
+                                       : "allow"},
+        {"origin", settings.jit_origin}}},
+      {"jobs",
+       {{"value", settings.jobs == 0 ? Json("automatic") : Json(settings.jobs)},
+        {"origin", settings.jobs_origin}}},
   };
 }
 

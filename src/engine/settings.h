@@ -28,6 +28,8 @@ struct SettingOptions {
   std::string nvrtc;             // library file or its folder
   std::string lock_dir;
   std::optional<bool> jit;
+  bool jit_warns = false;  // with jit
+  int jobs = 0;            // compiles at a time; 0: not said
   std::string
       python_paths;  // colon-separated site-packages folders, searched before the environment's
 };
@@ -49,7 +51,10 @@ struct Settings {
   Setting nvrtc;
   Setting lock_dir;
   bool jit = true;
+  bool jit_warns = false;
   std::string jit_origin;
+  int jobs = 0;  // 0: by cores and free memory
+  std::string jobs_origin;
   NvrtcSearch search;  // filled from `nvrtc` and the environment
 };
 

@@ -54,6 +54,13 @@ Result<std::unique_ptr<Engine>> make_engine(const SetupOptions& options,
   engine_options.store.trust_keys = settings.trusted;
   engine_options.store.care.max_bytes = settings.cache_max_bytes;
   engine_options.jit = settings.jit;
+  engine_options.jit_warns = settings.jit_warns;
+  engine_options.jobs = settings.jobs;
+  if (options.policy.policy != Policy::kDefault) engine_options.policy = options.policy.policy;
+  engine_options.policy_timeout = options.policy.timeout;
+  if (options.compile_timeout.count() > 0) engine_options.compile_timeout = options.compile_timeout;
+  engine_options.most_loaded_kernels = options.most_loaded_kernels;
+  engine_options.most_loaded_bytes = options.most_loaded_bytes;
   engine_options.lock_directory = settings.lock_dir.value;
   engine_options.log = std::move(log);
   engine_options.settings = settings_to_json(settings);

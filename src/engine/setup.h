@@ -24,6 +24,11 @@ struct SetupOptions {
   std::uint64_t simulator_seed = 0;
   std::string driver_library;  // "" = libcuda.so.1 by the loader's search
   SettingOptions settings;
+  // As in EngineOptions; kDefault and 0 mean the default there.
+  AcquireOptions policy;
+  std::chrono::milliseconds compile_timeout{0};
+  int most_loaded_kernels = 0;
+  std::uint64_t most_loaded_bytes = 0;
 };
 
 // Touches no device and opens no compiler. Errors: those of resolve_settings; ARGUMENT_INVALID for

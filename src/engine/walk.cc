@@ -96,9 +96,10 @@ Result<Step> take_step(Engine::State& engine, const WalkRequest& request,
   step.entry = source.entries.front();
   step.obtained = engine.find(source, step.request_key);
   if (step.obtained.built) return step;
-  if (!request.may_compile) return not_cached(*request.spec, choice, step.request_key, engine);
+  if (request.how.miss == Miss::kError)
+    return not_cached(*request.spec, choice, step.request_key, engine);
   Result<Obtained> compiled =
-      engine.obtain(source, step.request_key, label_of(*request.spec, choice));
+      engine.obtain(source, step.request_key, label_of(*request.spec, choice), request.how);
   if (!compiled.ok()) return with_json_line(compiled.status(), *request.field_lines);
   step.obtained = std::move(compiled).value();
   return step;
@@ -108,7 +109,7 @@ Result<Step> take_step(Engine::State& engine, const WalkRequest& request,
 
 Result<WalkResult> walk(Engine::State& engine, const WalkRequest& request) {
   WalkRequest lookup = request;
-  lookup.may_compile = false;
+  lookup.how = {};
   lookup.try_other_targets = false;
   if (request.try_other_targets) {
     Result<WalkResult> own = walk(engine, lookup);
@@ -124,6 +125,8 @@ Result<WalkResult> walk(Engine::State& engine, const WalkRequest& request) {
     ATTNLOOM_TRY(Step step, take_step(engine, request, kernel.choice));
     kernel.entry = std::move(step.entry);
     kernel.request_key = std::move(step.request_key);
+    result.landing = std::move(step.obtained.landing);
+    if (result.landing) return result;
     kernel.kernel_key = step.obtained.built->kernel_key;
     kernel.origin = step.obtained.origin;
     kernel.figures = figures_of(step.obtained.built->artifact, kernel.entry);
@@ -139,6 +142,7 @@ Result<WalkResult> walk(Engine::State& engine, const WalkRequest& request) {
     kernel.stepped_down.push_back({kernel.choice, kernel.request_key, kernel.figures});
     kernel.choice = std::move(smaller).value();
   }
+  kernel.built = result.built;
   kernel.artifact = std::shared_ptr<const Artifact>(result.built, &result.built->artifact);
   return result;
 }

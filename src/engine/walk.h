@@ -19,12 +19,15 @@ struct WalkRequest {
   KernelChoice choice;
   int index = 0;                   // of the choice in the set, for the sets of other targets
   bool try_other_targets = false;  // look-ups only, before a compile
-  bool may_compile = false;
+  MissOptions how;
 };
 
 struct WalkResult {
   AcquiredKernel kernel;  // not loaded
   std::shared_ptr<BuiltKernel> built;
+  // Miss::kStart only: the compile that the walk waits for; kernel and built then say nothing but
+  // the request_key. Walk again when it has landed.
+  std::shared_ptr<Landing> landing;
 };
 
 Result<WalkResult> walk(Engine::State& engine, const WalkRequest& request);

@@ -51,6 +51,9 @@ struct LaunchShape {
   unsigned shared_bytes = 0;
 };
 
+// The path of an error of Backend::load that means: the driver refuses this image, whoever asks.
+inline constexpr const char* kRefusedImage = "cubin";
+
 class Backend {
  public:
   virtual ~Backend() = default;

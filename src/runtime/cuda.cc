@@ -23,6 +23,13 @@ constexpr int kFunctionMaxDynamicShared = 8;
 constexpr unsigned kEventDisableTiming = 2;
 constexpr CUresult kErrorCaptureImplicit = 906;
 
+// CUresult of an image that cannot be used: INVALID_IMAGE, NO_BINARY_FOR_GPU, INVALID_PTX and, from
+// INVALID_SOURCE to SHARED_OBJECT_INIT_FAILED, of code that cannot be made into a module. Anything
+// else may be the context's trouble, which a cache entry has no part in.
+bool refuses_image(CUresult result) {
+  return result == 200 || result == 209 || result == 218 || (result >= 300 && result <= 303);
+}
+
 // Who may call the driver: the process that initialised it.
 struct Session {
   std::shared_ptr<const DriverApi> api;
@@ -106,6 +113,7 @@ class CudaBackend : public Backend {
   Result<int> attribute(int number, CUdevice device);
   Result<Target> capability(CUdevice device);
   Status ready_on(CudaKernel& kernel, CUdevice device);
+  Status load_error(CUresult result, const char* doing) const;
 
   Session session_;
   const DriverApi& api_;
@@ -179,6 +187,12 @@ Status CudaBackend::start() {
   return check_driver(info_.driver_version, Fingerprint{}, info_.target);
 }
 
+Status CudaBackend::load_error(CUresult result, const char* doing) const {
+  Status error = driver_error(api_, result, doing, Code::kLoadFailed);
+  if (refuses_image(result)) error.path = kRefusedImage;
+  return error;
+}
+
 Result<std::shared_ptr<LoadedKernel>> CudaBackend::load(const Artifact& artifact,
                                                         const std::string& entry,
                                                         int shared_bytes) {
@@ -203,9 +217,9 @@ Result<std::shared_ptr<LoadedKernel>> CudaBackend::load(const Artifact& artifact
                           std::to_string(info_.shared_bytes_per_cta));
   }
   CUlibrary library = nullptr;
-  ATTNLOOM_CHECK(session_.check(api_.library_load_data(&library, artifact.cubin.data(), nullptr,
-                                                       nullptr, 0, nullptr, nullptr, 0),
-                                "cuLibraryLoadData", Code::kLoadFailed));
+  const CUresult result = api_.library_load_data(&library, artifact.cubin.data(), nullptr, nullptr,
+                                                 0, nullptr, nullptr, 0);
+  if (result != 0) return load_error(result, "cuLibraryLoadData");
   auto loaded = std::make_shared<CudaKernel>(session_, library, nullptr, *target, shared_bytes);
   ATTNLOOM_CHECK(session_.check(api_.library_get_kernel(&loaded->kernel, library, entry.c_str()),
                                 "cuLibraryGetKernel", Code::kLoadFailed));
@@ -215,10 +229,12 @@ Result<std::shared_ptr<LoadedKernel>> CudaBackend::load(const Artifact& artifact
   // Lazy loading would otherwise load the code at the first launch, which may lie inside a stream
   // capture.
   CUfunction function = nullptr;
-  ATTNLOOM_CHECK(session_.check(api_.kernel_get_function(&function, loaded->kernel),
-                                "cuKernelGetFunction", Code::kLoadFailed));
-  if (api_.func_load)
-    ATTNLOOM_CHECK(session_.check(api_.func_load(function), "cuFuncLoad", Code::kLoadFailed));
+  if (const CUresult got = api_.kernel_get_function(&function, loaded->kernel); got != 0)
+    return load_error(got, "cuKernelGetFunction");
+  if (api_.func_load) {
+    if (const CUresult got = api_.func_load(function); got != 0)
+      return load_error(got, "cuFuncLoad");
+  }
   return std::shared_ptr<LoadedKernel>(std::move(loaded));
 }
 

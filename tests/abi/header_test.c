@@ -13,11 +13,16 @@ _Static_assert(ALM_CAPTURE_ACTIVE == 20 && ALM_PLAN_STALE == 27 && ALM_ARGUMENT_
                "codes");
 _Static_assert(ALM_F16 == 1 && ALM_BF16 == 2 && ALM_F32 == 3 && ALM_I32 == 6 && ALM_I64 == 8,
                "dtypes");
-_Static_assert(ALM_DEVICE_NONE == 3 && ALM_JIT_NEVER == 1, "options");
+_Static_assert(ALM_DEVICE_NONE == 3 && ALM_JIT_NEVER == 1 && ALM_JIT_WARN == 2, "options");
+_Static_assert(ALM_POLICY_BLOCK == 1 && ALM_POLICY_NEVER == 4 && ALM_FREEZE_FAIL == 2, "options");
+_Static_assert(ALM_PRIORITY_PREWARM == 1, "options");
 
 _Static_assert(offsetof(alm_context_options, struct_bytes) == 0, "first");
 _Static_assert(offsetof(alm_context_options, log_level) == 80, "offsets");
+_Static_assert(offsetof(alm_context_options, policy) == 120, "offsets");
 _Static_assert(offsetof(alm_plan_limits, kv_heads) == 28, "offsets");
+_Static_assert(offsetof(alm_plan_limits, policy) == 32, "offsets");
+_Static_assert(offsetof(alm_prepare_options, user) == 24, "offsets");
 _Static_assert(offsetof(alm_plan_sizes, staging_bytes) == 16, "offsets");
 _Static_assert(sizeof(alm_index_array) == 32 && sizeof(alm_tensor) == 96, "sizes");
 _Static_assert(offsetof(alm_workload, scale) == 144, "offsets");

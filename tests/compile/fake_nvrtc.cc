@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers like libnvrtc, the program's text being the order: "empty", "no ptx", "out of memory",
-// "internal", or anything else for a cubin that is not one. Counts programs that were not
-// destroyed.
+// "internal", "endless" (until the flow callback stops it), or anything else for a cubin that is
+// not one. Counts programs that were not destroyed.
 #include <cstring>
 #include <string>
 
@@ -14,6 +14,8 @@ struct Program {
   std::string cubin;
   std::string ptx;
   std::string log;
+  int (*flow)(void*, void*) = nullptr;
+  void* flow_payload = nullptr;
 };
 
 int alive = 0;
@@ -57,7 +59,7 @@ FAKE_API int nvrtcGetSupportedArchs(int* archs) {
 FAKE_API int nvrtcCreateProgram(Program** program, const char* text, const char*, int,
                                 const char* const*, const char* const*) {
   ++alive;
-  *program = new Program{text, "not an ELF", "ptx", "a log"};
+  *program = new Program{text, "not an ELF", "ptx", "a log", nullptr, nullptr};
   return 0;
 }
 
@@ -68,9 +70,20 @@ FAKE_API int nvrtcDestroyProgram(Program** program) {
   return 0;
 }
 
+FAKE_API int nvrtcSetFlowCallback(Program* program, int (*flow)(void*, void*), void* payload) {
+  program->flow = flow;
+  program->flow_payload = payload;
+  return 0;
+}
+
 FAKE_API int nvrtcCompileProgram(Program* program, int, const char* const*) {
   if (program->text == "out of memory") return 1;
   if (program->text == "internal") return 11;
+  if (program->text == "endless") {
+    while (program->flow(program->flow_payload, nullptr) == 0) {
+    }
+    return 16;
+  }
   if (program->text == "empty") program->cubin.clear();
   if (program->text == "no ptx") program->ptx = std::string(1, '\0');
   return 0;

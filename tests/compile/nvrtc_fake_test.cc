@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <catch2/catch.hpp>
+#include <thread>
 
 #include "nvrtc_for_tests.h"
 
@@ -93,6 +94,19 @@ TEST_CASE("every program is destroyed") {
   for (const std::string text : {"empty", "no ptx", "rubbish", "out of memory", "internal"}) {
     CHECK_FALSE(status_of(text).ok());
   }
+  CHECK(programs_alive() == 0);
+}
+
+TEST_CASE("a compile stops at its deadline or when it is cancelled, and its program is destroyed") {
+  const auto toolchain = toolchain_of("13_7");
+  const Source source = test_source("endless", {"one"});
+  Interrupt clock;
+  clock.start_clock(std::chrono::milliseconds(1));
+  CHECK(toolchain->compile_interruptibly(source, clock).status().code == Code::kCompileTimeout);
+  Interrupt button;
+  std::thread other([&] { button.cancel(); });
+  CHECK(toolchain->compile_interruptibly(source, button).status().code == Code::kCancelled);
+  other.join();
   CHECK(programs_alive() == 0);
 }
 

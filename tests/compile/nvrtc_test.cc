@@ -190,4 +190,20 @@ TEST_CASE("memory does not grow with the compiles, half of them failing") {
   CHECK((kFreedIsKept || grown_mib < 20));
 }
 
+TEST_CASE("the real compiler stops soon after its deadline and when it is cancelled") {
+  // 1000 calls inside each other keep NVRTC 13.0 busy for 17 s.
+  std::string calls = "out[0]";
+  for (int i = 0; i < 1000; ++i) calls = "sinf(" + calls + ")";
+  const auto toolchain = test_toolchain();
+  Interrupt clock;
+  clock.start_clock(std::chrono::milliseconds(50));
+  const Source endless = test_source(functor_text("out[0] = " + calls + ";"), {"one"});
+  CHECK(toolchain->compile_interruptibly(endless, clock).status().code == Code::kCompileTimeout);
+  Interrupt button;
+  button.cancel();
+  CHECK(toolchain->compile_interruptibly(trivial_source(), button).status().code ==
+        Code::kCancelled);
+  CHECK(toolchain->compile_interruptibly(trivial_source(), Interrupt()).ok());
+}
+
 }  // namespace attnloom

@@ -114,6 +114,30 @@ TEST_CASE("two updates in flight keep their own staging, a third waits for the f
   CHECK(one.device->waits == 3);
 }
 
+TEST_CASE("a kernel launched into a capture stays loaded for the life of the engine") {
+  StubEngine one(
+      {.root = "", .more = [](EngineOptions& options) { options.most_loaded_kernels = 1; }});
+  int stream = 0;
+  auto tensors = decode_tensors();
+  {
+    Bound captured(one, one_kernel_spec(), kWorkspace);
+    REQUIRE(captured.plan->update(Batch(1).workload(), &stream).ok());
+    one.device->capturing = true;
+    REQUIRE(captured.plan->run(tensors, &stream).ok());
+    one.device->capturing = false;
+  }
+  {
+    Bound eager(one, one_kernel_spec("", "", 128), 2 * kWorkspace);
+    REQUIRE(eager.plan->update(Batch(1).workload(), &stream).ok());
+    REQUIRE(eager.plan->run(tensors, &stream).ok());
+  }
+  one.wait_until_idle();
+  one.acquire(one_kernel_spec(R"("logits_transform": "return logits;")"));
+  CHECK(one.device->unloads == 1);  // the eager one
+  CHECK(one.acquire(one_kernel_spec()).origin == Origin::kMemory);
+  CHECK(one.device->loads == 3);
+}
+
 TEST_CASE("two plans never share staging or workspace") {
   StubEngine one({.root = ""});
   Bound a(one, one_kernel_spec(), kWorkspace);

@@ -145,7 +145,27 @@ TEST_CASE("a place that somebody named and that cannot be used is an error with 
     const Status status = resolve_settings({}, {{{"ATTNLOOM_JIT", "no"}}}, *places.files).status();
     CHECK(status.code == Code::kArgumentInvalid);
     CHECK(status.path == "ATTNLOOM_JIT");
-    CHECK(status.cause == "must be allow or never, given no");
+    CHECK(status.cause == "must be allow, warn or never, given no");
+  }
+}
+
+TEST_CASE("jobs and jit=warn are the option's, else the variable's") {
+  Places places;
+  const auto resolve = [&](const SettingOptions& options, const std::string& name,
+                           const std::string& value) {
+    return resolve_settings(options, {{{name, value}}}, *places.files);
+  };
+  CHECK(resolve({}, "ATTNLOOM_JIT", "warn")->jit_warns);
+  CHECK(resolve({}, "ATTNLOOM_JIT", "warn")->jit);
+  CHECK_FALSE(resolve({.jit = true}, "ATTNLOOM_JIT", "warn")->jit_warns);
+  CHECK(settings_to_json(*resolve({}, "ATTNLOOM_JIT", "warn"))["jit"]["value"] == "warn");
+  CHECK(resolve({}, "ATTNLOOM_JOBS", "3")->jobs == 3);
+  CHECK(resolve({.jobs = 2}, "ATTNLOOM_JOBS", "3")->jobs == 2);
+  CHECK(settings_to_json(*resolve({}, "HOME", "/x"))["jobs"]["value"] == "automatic");
+  for (const std::string wrong : {"0", "257", "-1", "two", "2 "}) {
+    const Status status = resolve({}, "ATTNLOOM_JOBS", wrong).status();
+    CHECK(status.code == Code::kArgumentInvalid);
+    CHECK(status.path == "ATTNLOOM_JOBS");
   }
 }
 

@@ -4,12 +4,14 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <condition_variable>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/sha256.h"
@@ -18,6 +20,35 @@
 
 namespace attnloom {
 
+// A gate that threads wait at until a test opens it.
+class Gate {
+ public:
+  void open() {
+    {
+      const std::lock_guard lock(mutex_);
+      open_ = true;
+    }
+    changed_.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    ++waiting_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return open_; });
+  }
+  // Until so many have come to it.
+  void wait_for_waiters(int count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return waiting_ >= count; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false;
+  int waiting_ = 0;  // ever
+};
+
 // What a stub compiler did and is to do; shared with the test, because the engine owns the
 // compiler.
 struct CompilerScript {
@@ -25,6 +56,9 @@ struct CompilerScript {
   std::function<Status(const Source&)> fail;      // an error to return
   std::function<int(const Source&)> spill_bytes;  // of the only entry
   std::function<void()> before;                   // called in each compile
+  // An error to return, found while somebody may stop the compile.
+  std::function<Status(const Source&, const Interrupt&)> interruptible;
+  std::string log;  // of every artifact
   std::mutex mutex;
   std::vector<std::string> targets;  // asked for, in order
 };
@@ -33,6 +67,11 @@ class StubToolchain : public Toolchain {
  public:
   explicit StubToolchain(std::shared_ptr<CompilerScript> script) : script_(std::move(script)) {}
   Result<Fingerprint> fingerprint() override { return kFingerprint; }
+  Result<Artifact> compile_interruptibly(const Source& source,
+                                         const Interrupt& interrupt) override {
+    if (script_->interruptible) ATTNLOOM_CHECK(script_->interruptible(source, interrupt));
+    return compile(source);
+  }
   Result<Artifact> compile(const Source& source) override {
     ++script_->compiles;
     {
@@ -47,6 +86,7 @@ class StubToolchain : public Toolchain {
     artifact.cubin = "cubin of " + to_hex(sha256(source.text));
     artifact.ptx = "ptx of " + to_hex(sha256(source.text));
     artifact.target = source.target;
+    artifact.log = script_->log;
     const int spills = script_->spill_bytes ? script_->spill_bytes(source) : 0;
     for (const std::string& name : source.entries)
       artifact.entries.push_back(
@@ -71,9 +111,11 @@ struct DeviceScript {
   int made = 0;
   std::atomic<int> loads{0};
   std::vector<std::string> loaded_cubins;
-  std::string refused_target;  // artifacts of it cannot be loaded
+  std::string refused_target;                     // artifacts of it cannot be loaded
+  std::function<Status(const Artifact&)> refuse;  // an error to return from a load
+  std::atomic<int> unloads{0};
   int waits = 0;
-  bool capturing = false;
+  std::atomic<bool> capturing{false};
   std::vector<LateCopy> pending;
   std::map<DeviceAddress, std::vector<std::byte>> memory;
   std::vector<LaunchShape> launches;
@@ -87,7 +129,14 @@ struct DeviceScript {
   }
 };
 
-class StubKernel : public LoadedKernel {};
+class StubKernel : public LoadedKernel {
+ public:
+  explicit StubKernel(std::shared_ptr<DeviceScript> script) : script_(std::move(script)) {}
+  ~StubKernel() override { ++script_->unloads; }
+
+ private:
+  std::shared_ptr<DeviceScript> script_;
+};
 class StubEvent : public Event {
  public:
   std::size_t copies_before = 0;
@@ -103,10 +152,11 @@ class StubBackend : public Backend {
                                              int) override {
     if (artifact.target == script_->refused_target)
       return make_error(Code::kArchMismatch, "", "refused by the stub");
+    if (script_->refuse) ATTNLOOM_CHECK(script_->refuse(artifact));
     ++script_->loads;
     const std::lock_guard lock(mutex_);
     script_->loaded_cubins.push_back(artifact.cubin);
-    return std::shared_ptr<LoadedKernel>(std::make_shared<StubKernel>());
+    return std::shared_ptr<LoadedKernel>(std::make_shared<StubKernel>(script_));
   }
   Status launch(LoadedKernel&, const LaunchShape& shape, std::span<const std::byte> args,
                 Stream) override {
@@ -134,7 +184,7 @@ class StubBackend : public Backend {
     if (static_cast<StubEvent&>(event).copies_before > 0) script_->perform_all();
     return ok_status();
   }
-  Result<bool> is_capturing(Stream) override { return script_->capturing; }
+  Result<bool> is_capturing(Stream) override { return script_->capturing.load(); }
   Status synchronize(Stream) override {
     script_->perform_all();
     return ok_status();
@@ -169,6 +219,7 @@ struct StubEngine {
     bool jit = true;
     bool has_device = true;
     std::string lock_directory = {};
+    std::function<void(EngineOptions&)> more = {};
   };
   explicit StubEngine(const Choices& choices) {
     EngineOptions options;
@@ -189,6 +240,7 @@ struct StubEngine {
           log.push_back(line);
         },
         LogLevel::kDebug);
+    if (choices.more) choices.more(options);
     engine = std::make_unique<Engine>(std::move(options));
   }
   std::shared_ptr<KernelSet> open(const std::string& spec) {
@@ -196,6 +248,14 @@ struct StubEngine {
     INFO(kernels.status().to_string());
     REQUIRE(kernels.ok());
     return std::move(kernels).value();
+  }
+  // Until nothing is in the air, and nothing held by what was.
+  void wait_until_idle() const {
+    const auto busy = [&] {
+      const Json compiles = engine->describe()["compiles"];
+      return compiles["running"] != 0 || compiles["waiting"] != 0;
+    };
+    while (busy()) std::this_thread::yield();
   }
   // The first kernel of a set that ends here.
   AcquiredKernel acquire(const std::string& spec) {

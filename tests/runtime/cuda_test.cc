@@ -258,5 +258,22 @@ TEST_CASE("own_target takes the features of Hopper and the exact capability of o
   CHECK(own_target(12, 1).name() == "sm_121");
 }
 
+TEST_CASE("a refused image is told from the context's own trouble, wherever it shows") {
+  FakeDriver driver;
+  const auto backend = make_backend();
+  for (const char* call : {"cuLibraryLoadData", "cuKernelGetFunction"}) {
+    for (const int result : {200, 209, 218, 300, 303, 304, 700, 719, 2, 900}) {
+      INFO(call << " " << result);
+      driver.fail(call, result);
+      const Status status = backend->load(artifact("sm_120"), "attention", 0).status();
+      CHECK_FALSE(status.ok());
+      const bool image =
+          result == 200 || result == 209 || result == 218 || result == 300 || result == 303;
+      CHECK((status.path == kRefusedImage) == image);
+      driver.fail(call, 0);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace attnloom

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// PlanChooser: a plan, and the kernel of the set that will run it, by the policy about kernels that
+// no layer holds.
+//
+// One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/kernel_set.h"
+#include "plan/plan.h"
+
+namespace attnloom {
+
+// Of what is copied, and of all device memory of a plan.
+struct PlanRoom {
+  std::size_t plan_bytes = 0;
+  std::size_t workspace_bytes = 0;
+  bool holds(const PlanLayout& layout) const {
+    return layout.plan_bytes <= plan_bytes && layout.workspace_bytes <= workspace_bytes;
+  }
+};
+
+class PlanChooser {
+ public:
+  // The engine's own policy where `policy` names none.
+  PlanChooser(std::shared_ptr<KernelSet> kernels, const PlanLimits& limits,
+              const AcquireOptions& policy);
+
+  // What any plan needs. Under kFallback that is more: a small tile may have to stand in for a
+  // large one, and has many more items then. Errors: those of plan_layout.
+  Result<PlanRoom> room() const;
+
+  struct Choice {
+    Plan plan;
+    const AcquiredKernel* kernel = nullptr;
+    std::vector<KernelChoice> choices;  // that the plan was made with
+    std::vector<int> among;             // which of the set they are; empty: all
+  };
+  // `storage` is that of make_plan. Errors: those of make_plan and KernelSet::acquire; PLAN_BOUND
+  // where the kernels as compiled need more than `bound`.
+  Result<Choice> choose(const Workload& workload, std::uint64_t generation, Stream stream,
+                        const PlanRoom& bound, std::vector<std::byte> storage);
+  // The plan of some kernels of the set as they are now, or of all.
+  Result<Plan> plan_among(const std::vector<int>& among, const std::vector<KernelChoice>& choices,
+                          const Workload& workload, std::uint64_t generation,
+                          std::vector<std::byte> storage = {}) const;
+
+ private:
+  Result<const AcquiredKernel*> acquire(int wanted, Stream stream);
+  Result<Choice> stand_in(const Status& reason, const Workload& workload, std::uint64_t generation,
+                          Stream stream, const PlanRoom& bound);
+  Result<std::vector<int>> stand_ins_within(const PlanRoom& bound) const;
+  void look_for_stand_ins(Stream stream);
+
+  const std::shared_ptr<KernelSet> kernels_;
+  const PlanLimits limits_;
+  const AcquireOptions policy_;
+  // Of kFallback, by kernel of the set: an error after which it is not asked for again in every
+  // step; whether the layers were searched for it as a stand-in.
+  std::vector<std::optional<Status>> failed_;
+  std::vector<bool> searched_;
+};
+
+}  // namespace attnloom
