@@ -32,8 +32,11 @@ struct EngineOptions {
   std::function<Result<std::unique_ptr<Backend>>()> make_backend;
   std::unique_ptr<Toolchain> toolchain;
   std::unique_ptr<FileSystem> files;
-  StoreOptions store;          // `warn` is filled in by the engine
-  bool jit = true;             // false: a kernel that no layer holds is NOT_CACHED
+  StoreOptions store;  // `warn` is filled in by the engine
+  bool jit = true;     // false: a kernel that no layer holds is NOT_CACHED
+  // Without a device: the least driver, as cuDriverGetVersion counts, that is to load what is found
+  // or compiled. 0: any.
+  int least_driver = 0;
   std::string lock_directory;  // node-local; "" = one compile per process only
   std::chrono::milliseconds lock_patience{30'000};
   Log log;

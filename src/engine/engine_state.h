@@ -65,6 +65,7 @@ struct Engine::State {
                                     std::shared_ptr<BuiltKernel> built);
   Result<std::shared_ptr<BuiltKernel>> compile(const Source& source, const std::string& request_key,
                                                const std::string& label);
+  Status check_compiler(const Source& source);
   NodeLock node_lock(const std::string& request_key, const std::function<bool()>& done);
 
   Need need() const;

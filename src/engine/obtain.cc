@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "engine/engine_state.h"
+#include "runtime/driver_policy.h"
 
 namespace attnloom {
 namespace {
@@ -68,7 +69,7 @@ Need Engine::State::need() const {
 
 int Engine::State::driver_version() const {
   const Backend* device = backend_now();
-  return device ? device->device().driver_version : 0;
+  return device ? device->device().driver_version : options.least_driver;
 }
 
 std::shared_ptr<BuiltKernel> Engine::State::in_store(const Source& source,
@@ -130,6 +131,15 @@ NodeLock Engine::State::node_lock(const std::string& request_key,
                            watch, notice);
 }
 
+// A compile for a driver that could not load the result is refused while nothing is lost yet. With
+// a device of its own the compiler cannot be changed any more, and loading says the same.
+Status Engine::State::check_compiler(const Source& source) {
+  if (options.least_driver == 0) return ok_status();
+  ATTNLOOM_TRY(const Fingerprint fingerprint, options.toolchain->fingerprint());
+  const std::optional<Target> target = parse_target(source.target);
+  return target ? check_driver(options.least_driver, fingerprint, *target) : ok_status();
+}
+
 Result<std::shared_ptr<BuiltKernel>> Engine::State::compile(const Source& source,
                                                             const std::string& request_key,
                                                             const std::string& label) {
@@ -143,6 +153,7 @@ Result<std::shared_ptr<BuiltKernel>> Engine::State::compile(const Source& source
     lock.emplace(node_lock(request_key, look));
     if (look()) return stored;
   }
+  ATTNLOOM_CHECK(check_compiler(source));
   count(tallies.misses);
   options.log.info("compiling " + label + ", request_key " + request_key);
   const auto begin = std::chrono::steady_clock::now();

@@ -53,6 +53,7 @@ Result<std::unique_ptr<Engine>> make_engine(const SetupOptions& options,
   engine_options.store.read_only = settings.read_only;
   engine_options.store.care.max_bytes = settings.cache_max_bytes;
   engine_options.jit = settings.jit;
+  engine_options.least_driver = options.least_driver;
   engine_options.lock_directory = settings.lock_dir.value;
   engine_options.log = std::move(log);
   engine_options.settings = settings_to_json(settings);

@@ -169,6 +169,7 @@ struct StubEngine {
     bool jit = true;
     bool has_device = true;
     std::string lock_directory = {};
+    int least_driver = 0;
   };
   explicit StubEngine(const Choices& choices) {
     EngineOptions options;
@@ -182,6 +183,7 @@ struct StubEngine {
     options.store.root = choices.root;
     options.store.read_only = choices.read_only;
     options.jit = choices.jit;
+    options.least_driver = choices.least_driver;
     options.lock_directory = choices.lock_directory;
     options.log = Log(
         [this](LogLevel, const std::string& line) {

@@ -84,6 +84,7 @@ Result<std::unique_ptr<Engine>> open_engine(const CommonOptions& options, Device
   setup.device = device;
   setup.simulator_profile = options.profile;
   setup.simulator_seed = options.seed;
+  setup.least_driver = options.least_driver;
   setup.settings = options.settings;
   Result<std::unique_ptr<Engine>> engine =
       make_engine(setup, read_environment(), stderr_log(options.verbose));

@@ -23,6 +23,7 @@ struct CommonOptions {
   std::string device = "auto";
   std::string profile;
   std::uint64_t seed = 0;
+  int least_driver = 0;  // of SetupOptions
   SettingOptions settings;
 };
 
@@ -48,6 +49,7 @@ void add_check(CLI::App& program, Invocation& invocation);
 void add_plan(CLI::App& program, Invocation& invocation);
 void add_run(CLI::App& program, Invocation& invocation);
 void add_doctor(CLI::App& program, Invocation& invocation);
+void add_prewarm(CLI::App& program, Invocation& invocation);
 
 // Adds a subcommand with options of type `Options` (which has `common`) and its action.
 template <class Options>
