@@ -155,6 +155,9 @@ typedef struct alm_context_options {
   /* "512M", "2G": what the writable cache may hold; least 64M. Default: ATTNLOOM_CACHE_MAX_SIZE,
    * else 2G. */
   const char* cache_max_size;
+  /* File that gets a JSON line for each kernel when it is first acquired, for `attnloom manifest
+   * from-log`. Default: ATTNLOOM_ACCESS_LOG, else none. */
+  const char* access_log;
 } alm_context_options;
 
 /* options may be NULL. Opens no driver: the first call that needs the device does. A place that is

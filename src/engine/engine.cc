@@ -7,7 +7,9 @@
 
 namespace attnloom {
 
-Engine::State::State(EngineOptions given) : options(std::move(given)) {
+Engine::State::State(EngineOptions given)
+    : options(std::move(given)),
+      access_log(options.access_log, [this](const std::string& line) { options.log.warn(line); }) {
   options.store.warn = [this](const std::string& line) { options.log.warn(line); };
   store = std::make_unique<Store>(*options.files, options.store);
 }

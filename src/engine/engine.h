@@ -40,6 +40,7 @@ struct EngineOptions {
   std::string lock_directory;  // node-local; "" = one compile per process only
   std::chrono::milliseconds lock_patience{30'000};
   Log log;
+  std::string access_log;          // file; "" = none
   Json settings = Json::object();  // shown by describe() as it is
 };
 

@@ -11,6 +11,7 @@
 
 #include "cache/flight.h"
 #include "cache/store.h"
+#include "engine/access_log.h"
 #include "engine/engine.h"
 
 namespace attnloom {
@@ -57,6 +58,7 @@ struct Engine::State {
   EngineOptions options;
   std::unique_ptr<Store> store;
   EngineTallies tallies;
+  AccessLog access_log;
 
  private:
   std::shared_ptr<BuiltKernel> in_memory(const std::string& request_key);

@@ -138,7 +138,9 @@ Result<const AcquiredKernel*> KernelSet::acquire(int index, Stream stream) {
                state_->flight.run(std::to_string(index), [&] {
                  return state_->find_and_load(index, !state_->target_named);
                }));
-  return state_->settle(index, *kernel);
+  const AcquiredKernel* settled = state_->settle(index, *kernel);
+  state_->engine.state().access_log.note(spec(), *settled);
+  return settled;
 }
 
 Status KernelSet::prepare() {

@@ -30,6 +30,8 @@ class Prewarm {
   void do_job(Job& job);
   Status check_kept(const AcquiredKernel& kernel);
   void report(const PrewarmRow& row);
+  void do_jobs();
+  void pin();
 
   Engine& engine_;
   const PrewarmOptions& options_;
@@ -128,10 +130,7 @@ void Prewarm::report(const PrewarmRow& row) {
   options_.done(row);
 }
 
-PrewarmReport Prewarm::run() {
-  if (options_.begin) options_.begin(report_.rows.size());
-  for (const PrewarmRow& row : report_.rows)
-    if (!row.status.ok()) report(row);
+void Prewarm::do_jobs() {
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
     for (std::size_t i = next++; i < jobs_.size(); i = next++) {
@@ -143,7 +142,28 @@ PrewarmReport Prewarm::run() {
   for (int i = 1; i < std::min<int>(options_.jobs, static_cast<int>(jobs_.size())); ++i)
     others.emplace_back(work);
   work();
-  others.clear();  // joins
+}  // joins the others
+
+// Keys that are pinned count once: a smaller tile may serve several rows.
+void Prewarm::pin() {
+  if (!options_.pin || options_.check_only || !report_.pin_status.ok()) return;
+  std::set<std::string> keys;
+  for (const PrewarmRow& row : report_.rows) {
+    if (!row.request_key.empty()) keys.insert(row.request_key);
+    keys.insert(row.all_keys.begin(), row.all_keys.end());
+  }
+  report_.pin_status = engine_.store().pin({keys.begin(), keys.end()});
+  report_.pinned = report_.pin_status.ok() ? keys.size() : 0;
+}
+
+PrewarmReport Prewarm::run() {
+  if (options_.begin) options_.begin(report_.rows.size());
+  for (const PrewarmRow& row : report_.rows)
+    if (!row.status.ok()) report(row);
+  // Before, too: a manifest larger than the cache must not lose its first kernels to its last.
+  pin();
+  do_jobs();
+  pin();
   return std::move(report_);
 }
 

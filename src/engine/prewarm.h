@@ -40,6 +40,8 @@ struct PrewarmReport {
   std::vector<PrewarmRow> rows;  // in the order of items, targets and kernels, whatever `jobs` is
   std::size_t duplicates = 0;    // kernels that an earlier row is already
   std::size_t elsewhere = 0;     // kernels that belong to other shards
+  std::size_t pinned = 0;        // entries
+  Status pin_status;             // CACHE_IO where they could not be pinned
 };
 
 // Which part of a manifest is done here. A kernel belongs to one shard by its request_key, so
@@ -52,6 +54,7 @@ struct PrewarmShard {
 struct PrewarmOptions {
   int jobs = 1;             // threads
   bool check_only = false;  // look up, compile nothing
+  bool pin = false;         // keep what is made from eviction; not with check_only
   PrewarmShard shard;
   std::function<void(std::size_t rows)> begin;  // may be empty; before the first row is done
   std::function<void(const PrewarmRow&)> done;  // may be empty; called from one thread at a time

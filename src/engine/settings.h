@@ -24,6 +24,7 @@ struct SettingOptions {
   std::string cache_max_size;    // "512M", "2G"
   std::string nvrtc;             // library file or its folder
   std::string lock_dir;
+  std::string access_log;
   std::optional<bool> jit;
   std::string
       python_paths;  // colon-separated site-packages folders, searched before the environment's
@@ -43,6 +44,7 @@ struct Settings {
   std::string cache_max_origin;
   Setting nvrtc;
   Setting lock_dir;
+  Setting access_log;  // value may be "": none is kept
   bool jit = true;
   std::string jit_origin;
   NvrtcSearch search;  // filled from `nvrtc` and the environment

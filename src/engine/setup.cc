@@ -55,6 +55,7 @@ Result<std::unique_ptr<Engine>> make_engine(const SetupOptions& options,
   engine_options.jit = settings.jit;
   engine_options.least_driver = options.least_driver;
   engine_options.lock_directory = settings.lock_dir.value;
+  engine_options.access_log = settings.access_log.value;
   engine_options.log = std::move(log);
   engine_options.settings = settings_to_json(settings);
   auto engine = std::make_unique<Engine>(std::move(engine_options));

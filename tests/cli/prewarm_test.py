@@ -19,7 +19,7 @@ MANIFEST = {
     "specs": [{"spec": {"variant": SPEC["variant"]}, "grid": {"head_dim": [{"qk": 64, "vo": 64}, {"qk": 32, "vo": 32}]}}],
 }
 PREWARM_KEYS = {
-    "ready", "compiled", "missing", "failed", "duplicates", "other_shards", "shard", "cache", "kernels",
+    "ready", "compiled", "missing", "failed", "duplicates", "other_shards", "pinned", "shard", "cache", "kernels",
 }
 
 
@@ -138,6 +138,14 @@ class PrewarmTest(ProgramTest):
         self.assertEqual(outcome.status, 0, outcome.text + outcome.errors)
         rows = [(row["label"], row["target"]) for row in outcome.json["kernels"]]
         self.assertEqual(rows, [("spec.json", "sm_90a"), ("case.json", "sm_80")])
+
+    def test_pins_hold_what_was_made(self):
+        self.manifest = self.write("pins.json", {**MANIFEST, "pins": True})
+        self.assertEqual(self.prewarm("--json", "--check").json["pinned"], 0)
+        outcome = self.prewarm("--json")
+        self.assertEqual((outcome.status, outcome.json["pinned"]), (0, 2), outcome.text + outcome.errors)
+        pinned = os.listdir(os.path.join(self.cache, "v1", "pins"))
+        self.assertEqual(set(pinned), {row["request_key"] for row in outcome.json["kernels"]})
 
     def test_wrong_command_lines_are_64(self):
         for arguments in (

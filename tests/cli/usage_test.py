@@ -5,7 +5,7 @@ import unittest
 
 from harness import ProgramTest
 
-COMMANDS = ("render", "compile", "check", "plan", "run", "doctor", "prewarm")
+COMMANDS = ("render", "compile", "check", "plan", "run", "doctor", "prewarm", "manifest")
 
 
 class UsageTest(ProgramTest):

@@ -170,6 +170,7 @@ struct StubEngine {
     bool has_device = true;
     std::string lock_directory = {};
     int least_driver = 0;
+    std::string access_log = {};
   };
   explicit StubEngine(const Choices& choices) {
     EngineOptions options;
@@ -184,6 +185,7 @@ struct StubEngine {
     options.store.read_only = choices.read_only;
     options.jit = choices.jit;
     options.least_driver = choices.least_driver;
+    options.access_log = choices.access_log;
     options.lock_directory = choices.lock_directory;
     options.log = Log(
         [this](LogLevel, const std::string& line) {

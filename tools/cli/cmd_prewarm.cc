@@ -22,6 +22,7 @@ constexpr int kMostJobs = 256;
 struct Options {
   CommonOptions common;
   std::string manifest;
+  std::vector<std::string> logs;  // in its place
   std::vector<std::string> targets;
   std::string least_driver;
   std::string shard;
@@ -88,6 +89,13 @@ Result<Manifest> load_manifest(const Options& options) {
   ATTNLOOM_TRY(how.targets, parse_targets(options.targets));
   const std::filesystem::path folder = std::filesystem::path(options.manifest).parent_path();
   how.read_file = [&](const std::string& path) { return read_input((folder / path).string()); };
+  if (options.manifest.empty() == options.logs.empty())
+    return make_error(Code::kArgumentInvalid, "--from-log",
+                      "wanted either a manifest or access logs");
+  if (!options.logs.empty()) {
+    ATTNLOOM_TRY(const LogManifest made, read_access_logs(options.logs));
+    return parse_manifest(made.manifest.dump(), how);
+  }
   ATTNLOOM_TRY(const std::string text, read_input(options.manifest));
   return parse_manifest(text, how);
 }
@@ -144,6 +152,7 @@ Json summary_json(const PrewarmReport& report, const PrewarmShard& shard, const 
           {"failed", failed},
           {"duplicates", report.duplicates},
           {"other_shards", report.elsewhere},
+          {"pinned", report.pinned},
           {"shard", std::to_string(shard.index) + "/" + std::to_string(shard.count)},
           {"cache", root}};
 }
@@ -193,8 +202,9 @@ Result<int> prewarm_manifest(const Options& given) {
   Options options = given;
   ATTNLOOM_TRY(options.common.least_driver, parse_driver(options.least_driver));
   Progress progress(Progress::style_for(options.quiet));
-  ATTNLOOM_TRY(const PrewarmOptions how, prewarm_options(options, progress));
+  ATTNLOOM_TRY(PrewarmOptions how, prewarm_options(options, progress));
   ATTNLOOM_TRY(const Manifest manifest, load_manifest(options));
+  how.pin = manifest.pins;
   ATTNLOOM_TRY(const std::unique_ptr<Engine> engine,
                open_engine(options.common, DeviceKind::kNone));
   const std::string root = engine->store().root();
@@ -204,6 +214,7 @@ Result<int> prewarm_manifest(const Options& given) {
                       "name one by --cache-dir or ATTNLOOM_CACHE_DIR");
   const PrewarmReport report = prewarm(*engine, manifest.items, how);
   progress.end();
+  ATTNLOOM_CHECK(report.pin_status);
   Json summary = summary_json(report, how.shard, root);
   if (options.events) {
     print_event("end", std::move(summary));
@@ -235,8 +246,12 @@ void add_prewarm(CLI::App& program, Invocation& invocation) {
   CLI::App& command =
       add_command<Options>(program, invocation, "prewarm",
                            "compile the kernels of a manifest into the cache", options, run);
-  command.add_option("MANIFEST", options->manifest, "manifest file, - for standard input")
-      ->required();
+  command.add_option("MANIFEST", options->manifest, "manifest file, - for standard input");
+  command
+      .add_option("--from-log", options->logs,
+                  "an access log (ATTNLOOM_ACCESS_LOG) in place of a manifest; may be repeated")
+      ->allow_extra_args(false)
+      ->check(not_empty());
   command.add_option("-j,--jobs", options->jobs, "compiles at the same time (default: one a core)")
       ->check(whole_number(1, kMostJobs));
   command

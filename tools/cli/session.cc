@@ -133,12 +133,4 @@ std::string kernel_text(const KernelChoice& choice) {
   return text;
 }
 
-Json classes_json(const KernelChoice& choice) {
-  Json classes = Json::array();
-  for (const TileClass& tile : choice.classes) {
-    classes.push_back({{"q", tile.q}, {"kv", tile.kv}, {"stages", tile.stages}});
-  }
-  return classes;
-}
-
 }  // namespace attnloom::cli

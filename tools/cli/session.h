@@ -11,7 +11,9 @@
 
 #include "base/status.h"
 #include "compile/toolchain.h"
+#include "engine/describe.h"
 #include "engine/engine.h"
+#include "engine/manifest_log.h"
 #include "engine/setup.h"
 #include "spec/parse.h"
 
@@ -50,6 +52,10 @@ void add_plan(CLI::App& program, Invocation& invocation);
 void add_run(CLI::App& program, Invocation& invocation);
 void add_doctor(CLI::App& program, Invocation& invocation);
 void add_prewarm(CLI::App& program, Invocation& invocation);
+void add_manifest(CLI::App& program, Invocation& invocation);
+
+// The manifest of several access logs; how many lines were none goes to standard error.
+Result<LogManifest> read_access_logs(const std::vector<std::string>& files);
 
 // Adds a subcommand with options of type `Options` (which has `common`) and its action.
 template <class Options>
@@ -79,6 +85,5 @@ Status settle_target(const CommonOptions& options, const std::string& target, Sp
 
 // "attention_mma q16 kv128 + q128 kv64"
 std::string kernel_text(const KernelChoice& choice);
-Json classes_json(const KernelChoice& choice);
 
 }  // namespace attnloom::cli
