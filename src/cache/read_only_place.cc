@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cache/layout.h"
+#include "cache/own_files.h"
 #include "cache/toolchain_list.h"
 
 namespace attnloom {
@@ -19,6 +20,13 @@ std::vector<Fingerprint> ReadOnlyPlace::toolchains() const {
 Result<std::string> ReadOnlyPlace::read(const std::string& request_key,
                                         const std::string& fingerprint) const {
   return files_->read(layout::entry(layout::base(path_), request_key, fingerprint));
+}
+
+std::vector<std::pair<std::string, std::string>> ReadOnlyPlace::list() const {
+  std::vector<std::pair<std::string, std::string>> names;
+  for (const OwnFile& file : list_entries(*files_, layout::base(path_)))
+    names.emplace_back(file.request_key, file.fingerprint);
+  return names;
 }
 
 }  // namespace attnloom

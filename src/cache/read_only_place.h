@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/files.h"
@@ -25,6 +26,8 @@ class ReadOnlyPlace {
   std::vector<Fingerprint> toolchains() const;
   // The bytes of an entry, or the error of the file system.
   Result<std::string> read(const std::string& request_key, const std::string& fingerprint) const;
+  // (request_key, fingerprint) of every entry, sorted.
+  std::vector<std::pair<std::string, std::string>> list() const;
 
  private:
   FileSystem* files_;

@@ -51,6 +51,11 @@ struct Engine::State {
   Result<std::shared_ptr<LoadedKernel>> load(BuiltKernel& built, const std::string& entry,
                                              int shared_bytes);
 
+  // The parts that the device needs, and its driver's version; without one 0 or what the options
+  // say.
+  Need need() const;
+  int driver_version() const;
+
   // Null until backend() made it; lock-free.
   Backend* backend_now() const { return backend.load(std::memory_order_acquire); }
   Result<Backend*> make_backend();
@@ -59,6 +64,8 @@ struct Engine::State {
   std::unique_ptr<Store> store;
   EngineTallies tallies;
   AccessLog access_log;
+  std::mutex nearest_mutex;
+  std::map<std::string, std::string> nearest_texts;  // of name_nearest(), by request_key
 
  private:
   std::shared_ptr<BuiltKernel> in_memory(const std::string& request_key);
@@ -69,9 +76,6 @@ struct Engine::State {
                                                const std::string& label);
   Status check_compiler(const Source& source);
   NodeLock node_lock(const std::string& request_key, const std::function<bool()>& done);
-
-  Need need() const;
-  int driver_version() const;
 
   Flight<BuiltKernel> flight_;
   std::mutex memory_mutex_;

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "engine/engine_state.h"
+#include "engine/explain.h"
 #include "engine/targets.h"
 #include "engine/walk.h"
 #include "render/render.h"
@@ -103,7 +104,11 @@ Result<std::shared_ptr<AcquiredKernel>> KernelSet::State::find_and_load(int inde
   request.index = index;
   request.try_other_targets = try_other_targets;
   request.may_compile = engine.state().options.jit;
-  ATTNLOOM_TRY(WalkResult found, walk(engine.state(), request));
+  Source missed;
+  request.missed = &missed;
+  Result<WalkResult> walked = walk(engine.state(), request);
+  if (!walked.ok()) return name_nearest(engine.state(), walked.status(), missed);
+  WalkResult found = std::move(walked).value();
   auto kernel = std::make_shared<AcquiredKernel>(std::move(found.kernel));
   if (!engine.has_device()) return kernel;
   Result<std::shared_ptr<LoadedKernel>> loaded =
@@ -151,7 +156,7 @@ Status KernelSet::prepare() {
   return ok_status();
 }
 
-Result<AcquiredKernel> KernelSet::look_up(int index) const {
+Result<AcquiredKernel> KernelSet::look_up(int index, Source* missed) const {
   ATTNLOOM_CHECK(state_->check_index(index));
   WalkRequest request;
   request.spec = &state_->parsed.spec;
@@ -159,6 +164,7 @@ Result<AcquiredKernel> KernelSet::look_up(int index) const {
   request.choice = state_->choice(index);
   request.index = index;
   request.try_other_targets = !state_->target_named;
+  request.missed = missed;
   ATTNLOOM_TRY(WalkResult found, walk(state_->engine.state(), request));
   return std::move(found.kernel);
 }

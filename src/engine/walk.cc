@@ -60,8 +60,8 @@ Status not_cached(const Spec& spec, const KernelChoice& choice, const std::strin
   for (const std::string& path : engine.options.store.read_only) layers += ", " + path;
   return make_error(Code::kNotCached, "",
                     label_of(spec, choice) + " (request_key " + key + ") is in none of: " + layers,
-                    "run `attnloom compile SPEC --target " + spec.target->name() +
-                        " --cache-dir DIR`, or allow compiling");
+                    "`attnloom explain SPEC` says why; prewarm the spec for " +
+                        spec.target->name() + " (`attnloom prewarm`), or allow compiling");
 }
 
 Result<Step> take_step(Engine::State& engine, const WalkRequest& request,
@@ -74,7 +74,10 @@ Result<Step> take_step(Engine::State& engine, const WalkRequest& request,
   step.entry = source.entries.front();
   step.obtained = engine.find(source, step.request_key);
   if (step.obtained.built) return step;
-  if (!request.may_compile) return not_cached(*request.spec, choice, step.request_key, engine);
+  if (!request.may_compile) {
+    if (request.missed) *request.missed = source;
+    return not_cached(*request.spec, choice, step.request_key, engine);
+  }
   Result<Obtained> compiled =
       engine.obtain(source, step.request_key, label_of(*request.spec, choice));
   if (!compiled.ok()) return with_json_line(compiled.status(), *request.field_lines);
@@ -88,6 +91,7 @@ Result<WalkResult> walk(Engine::State& engine, const WalkRequest& request) {
   WalkRequest lookup = request;
   lookup.may_compile = false;
   lookup.try_other_targets = false;
+  lookup.missed = nullptr;
   if (request.try_other_targets) {
     Result<WalkResult> own = walk(engine, lookup);
     if (own.ok()) return own;

@@ -5,7 +5,7 @@ import unittest
 
 from harness import ProgramTest
 
-COMMANDS = ("render", "compile", "check", "plan", "run", "doctor", "prewarm", "manifest")
+COMMANDS = ("render", "compile", "check", "plan", "run", "doctor", "prewarm", "manifest", "explain")
 
 
 class UsageTest(ProgramTest):

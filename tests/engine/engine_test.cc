@@ -71,7 +71,8 @@ TEST_CASE("without jit a kernel that no layer holds is NOT_CACHED, with the key 
   CHECK(status.cause.find(kernels->request_key(0).value()) != std::string::npos);
   CHECK(status.cause.find(root / "cache") != std::string::npos);
   CHECK(status.remedy ==
-        "run `attnloom compile SPEC --target sm_90a --cache-dir DIR`, or allow compiling");
+        "`attnloom explain SPEC` says why; prewarm the spec for sm_90a (`attnloom prewarm`), or "
+        "allow compiling");
   CHECK(one.compiler->compiles == 0);
 }
 

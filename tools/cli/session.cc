@@ -74,6 +74,25 @@ void add_device_options(CLI::App& app, CommonOptions& options) {
       ->capture_default_str();
 }
 
+bool read_pair(const std::string& text, char between, unsigned& first, unsigned& second) {
+  const char* end = text.data() + text.size();
+  const auto [middle, first_error] = std::from_chars(text.data(), end, first);
+  if (first_error != std::errc{} || middle == end || *middle != between) return false;
+  const auto [last, second_error] = std::from_chars(middle + 1, end, second);
+  return second_error == std::errc{} && last == end;
+}
+
+Result<int> parse_driver(const std::string& text) {
+  if (text.empty()) return 0;
+  unsigned major = 0;
+  unsigned minor = 0;
+  if (read_pair(text, '.', major, minor) && major >= 1 && major < 100 && minor < 100)
+    return static_cast<int>(1000 * major + 10 * minor);
+  return make_error(Code::kArgumentInvalid, "--driver-min",
+                    "wanted the CUDA version of a driver, such as 12.8, given " + text,
+                    "nvidia-smi shows it as \"CUDA Version\"");
+}
+
 DeviceKind device_kind(const CommonOptions& options) {
   if (options.device == "cuda") return DeviceKind::kCuda;
   return options.device == "sim" ? DeviceKind::kSimulator : DeviceKind::kAuto;

@@ -40,6 +40,10 @@ void add_common_options(CLI::App& app, CommonOptions& options);
 // Checks of option values; a value that fails them is a usage error.
 CLI::Validator whole_number(std::uint64_t least, std::uint64_t most);
 CLI::Validator not_empty();
+// The value of --driver-min as SetupOptions counts, 12080 for "12.8"; 0 for "".
+Result<int> parse_driver(const std::string& text);
+// Two whole numbers around `between`, such as 12.8 or 0/8.
+bool read_pair(const std::string& text, char between, unsigned& first, unsigned& second);
 // --device, --profile and --seed.
 void add_device_options(CLI::App& app, CommonOptions& options);
 
@@ -53,6 +57,7 @@ void add_run(CLI::App& program, Invocation& invocation);
 void add_doctor(CLI::App& program, Invocation& invocation);
 void add_prewarm(CLI::App& program, Invocation& invocation);
 void add_manifest(CLI::App& program, Invocation& invocation);
+void add_explain(CLI::App& program, Invocation& invocation);
 
 // The manifest of several access logs; how many lines were none goes to standard error.
 Result<LogManifest> read_access_logs(const std::vector<std::string>& files);
