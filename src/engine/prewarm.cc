@@ -64,9 +64,9 @@ void Prewarm::add(const PrewarmItem& item, const std::optional<Target>& target) 
   row.target = parsed.spec.target ? parsed.spec.target->name() : "";
   Result<std::shared_ptr<KernelSet>> kernels = engine_.open(parsed);
   if (!kernels.ok()) {
-    // Every shard says what is wrong with the manifest.
+    // It has no key to be shared out by.
     row.status = kernels.status();
-    report_.rows.push_back(std::move(row));
+    if (options_.shard.index == 0) report_.rows.push_back(std::move(row));
     return;
   }
   row.target = kernels.value()->spec().target->name();

@@ -13,7 +13,9 @@ class AccessLogTest(ProgramTest):
         # "auto" stands for a set; the run needs one kernel of it.
         case = self.write("case.json", changed(CASE, "spec.tile", "auto"))
         log = os.path.join(self.scratch, "access.log")
-        first = self.run_program("run", case, "--device", "sim", "--json", env=self.environment(ATTNLOOM_ACCESS_LOG=log))
+        first = self.run_program(
+            "run", case, "--device", "sim", "--json", env=self.environment(ATTNLOOM_ACCESS_LOG=log)
+        )
         self.assertEqual(first.status, 0, first.text + first.errors)
         with open(log, encoding="utf-8") as file:
             lines = [json.loads(line) for line in file]

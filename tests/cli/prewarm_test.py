@@ -16,10 +16,21 @@ MANIFEST = {
     "manifest": 1,
     "targets": ["sm_90a"],
     "defaults": SMALL,
-    "specs": [{"spec": {"variant": SPEC["variant"]}, "grid": {"head_dim": [{"qk": 64, "vo": 64}, {"qk": 32, "vo": 32}]}}],
+    "specs": [
+        {"spec": {"variant": SPEC["variant"]}, "grid": {"head_dim": [{"qk": 64, "vo": 64}, {"qk": 32, "vo": 32}]}}
+    ],
 }
 PREWARM_KEYS = {
-    "ready", "compiled", "missing", "failed", "duplicates", "other_shards", "pinned", "shard", "cache", "kernels",
+    "ready",
+    "compiled",
+    "missing",
+    "failed",
+    "duplicates",
+    "other_shards",
+    "pinned",
+    "shard",
+    "cache",
+    "kernels",
 }
 
 
@@ -149,8 +160,14 @@ class PrewarmTest(ProgramTest):
 
     def test_wrong_command_lines_are_64(self):
         for arguments in (
-            ["--shard", "2/2"], ["--shard", "1"], ["--shard", "-1/2"], ["--driver-min", "new"], ["--driver-min", "12"],
-            ["--target", "hopper"], ["-j", "0"], ["--events", "--json"],
+            ["--shard", "2/2"],
+            ["--shard", "1"],
+            ["--shard", "-1/2"],
+            ["--driver-min", "new"],
+            ["--driver-min", "12"],
+            ["--target", "hopper"],
+            ["-j", "0"],
+            ["--events", "--json"],
         ):
             with self.subTest(arguments=arguments):
                 self.assertEqual(self.prewarm(*arguments).status, 64)
