@@ -158,6 +158,13 @@ class PrewarmTest(ProgramTest):
         pinned = os.listdir(os.path.join(self.cache, "v1", "pins"))
         self.assertEqual(set(pinned), {row["request_key"] for row in outcome.json["kernels"]})
 
+    def test_the_manifest_of_the_benchmark_is_200_kernels(self):
+        folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench")
+        self.manifest = os.path.join(folder, "prewarm_200.json")
+        check = self.prewarm("--check", "--quiet", "--json").json
+        self.assertEqual((check["missing"], check["duplicates"], check["failed"]), (200, 0, 0))
+        self.assertEqual({row["family"] for row in check["kernels"]}, {"attention_mma"})
+
     def test_wrong_command_lines_are_64(self):
         for arguments in (
             ["--shard", "2/2"],
