@@ -156,8 +156,12 @@ def main(arguments: list[str]) -> int:
     if options.engine == "slurm":
         return prewarm_slurm.run(work, options.shards, options.sbatch, options.submit)
     # Ray prints what it thinks of lost machines, and standard output is the caller's.
-    with contextlib.redirect_stdout(sys.stderr):
-        results = prewarm_ray.run(work, options.shards, options.address, options.retries)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            results = prewarm_ray.run(work, options.shards, options.address, options.retries)
+    except prewarm_ray.NoCluster as error:
+        print(f"attnloom.prewarm: {error}", file=sys.stderr)
+        return ENVIRONMENT
     report(results, options.json)
     return status_of(results)
 

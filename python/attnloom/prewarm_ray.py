@@ -11,6 +11,22 @@ from attnloom.prewarm_shards import ENVIRONMENT, Interrupted, ShardResult, Work,
 SHARDS_PER_NODE = 2  # so that a slow machine or a lost one leaves others something to take over
 
 
+class NoCluster(Exception):
+    """Ray is not installed here, or has no cluster at the address."""
+
+
+def connect(address: str) -> Any:
+    try:
+        ray: Any = importlib.import_module("ray")
+    except ImportError as error:
+        raise NoCluster(f"Ray is needed: {error}") from error
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise NoCluster(f"no Ray cluster at {address}: {error}") from error
+    return ray
+
+
 def task(work: Work, shard: str) -> ShardResult:
     """Runs on a node."""
     ray: Any = importlib.import_module("ray")
@@ -34,9 +50,8 @@ def result_of(ray: Any, pending: Any, shard: str) -> ShardResult:
 
 
 def run(work: Work, shards: int | None, address: str, retries: int) -> list[ShardResult]:
-    """REQUIRES: Ray is installed here. The nodes need Ray and the program, not this package."""
-    ray: Any = importlib.import_module("ray")
-    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    """The nodes need Ray and the program, not this package. Raises NoCluster."""
+    ray = connect(address)
     for module in (prewarm_shards, sys.modules[__name__]):
         ray.cloudpickle.register_pickle_by_value(module)
     try:

@@ -54,10 +54,11 @@ class PrewarmTest(unittest.TestCase):
             file.write(text)
         return path
 
-    def run_module(self, *arguments):
+    def run_module(self, *arguments, path=""):
         environment = {key: value for key, value in os.environ.items() if not key.startswith("ATTNLOOM_CACHE")}
         environment["PATH"] = os.path.join(self.scratch, "bin") + ":" + environment["PATH"]
         environment["SCRATCH"] = self.scratch
+        environment["PYTHONPATH"] = path + ":" + environment["PYTHONPATH"]
         command = [sys.executable, "-m", "attnloom.prewarm", *arguments]
         return subprocess.run(command, env=environment, capture_output=True, text=True, cwd=self.scratch)
 
@@ -106,6 +107,12 @@ class PrewarmTest(unittest.TestCase):
             self.assertIn(name, done.stderr)
         os.remove(os.path.join(self.scratch, "folder/spec.json"))
         self.assertEqual(self.slurm().returncode, 2)
+
+    def test_without_ray_the_environment_is_at_fault(self):
+        self.write("ray.py", "raise ImportError('there is none')\n")
+        done = self.run_module(self.manifest, "--engine", "ray", path=self.scratch)
+        self.assertEqual((done.returncode, done.stdout), (3, ""))
+        self.assertEqual(done.stderr, "attnloom.prewarm: Ray is needed: there is none\n")
 
 
 if __name__ == "__main__":

@@ -49,6 +49,10 @@ std::string bar_text(std::size_t done, std::size_t pieces, double seconds, std::
   return bar.substr(0, columns > 0 ? columns - 1 : 0);
 }
 
+const char* clear_line() {
+  return isatty(STDERR_FILENO) ? kEraseLine : "";
+}
+
 Progress::Style Progress::style_for(bool quiet) {
   if (quiet) return Style::kNone;
   return isatty(STDERR_FILENO) ? Style::kBar : Style::kLines;

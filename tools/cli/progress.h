@@ -32,6 +32,9 @@ class Progress {
   std::chrono::steady_clock::time_point start_;
 };
 
+// What a line on standard error begins with, so that a bar is not in it: "" without a terminal.
+const char* clear_line();
+
 // "[####----] 12/24 50 % 0:31 left, TEXT", cut to `columns`. `seconds` since the start, while
 // `done` of `pieces` were done.
 std::string bar_text(std::size_t done, std::size_t pieces, double seconds, std::size_t columns,

@@ -6,13 +6,17 @@
 #include <limits>
 
 #include "tools/cli/output.h"
+#include "tools/cli/progress.h"
 
 namespace attnloom::cli {
 namespace {
 
 Log stderr_log(bool verbose) {
-  return Log([](LogLevel, const std::string& line) { std::cerr << "attnloom: " << line << '\n'; },
-             verbose ? LogLevel::kDebug : LogLevel::kWarning);
+  return Log(
+      [](LogLevel, const std::string& line) {
+        std::cerr << clear_line() << "attnloom: " << line << '\n';
+      },
+      verbose ? LogLevel::kDebug : LogLevel::kWarning);
 }
 
 // What was given, cut to what a line can take.
