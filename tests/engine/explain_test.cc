@@ -139,17 +139,23 @@ TEST_CASE("explain asks about the smaller tile where the first is there and spil
 
 TEST_CASE("NOT_CACHED names the nearest entry, and looks for it once a key") {
   const TempDirectory root;
-  StubEngine one({.root = root / "cache"});
-  REQUIRE(one.open(one_kernel_spec())->prepare().ok());
+  StubEngine one({.root = root / "cache", .has_device = false});
+  const auto make = [&](const std::string& target) {
+    return one.open(one_kernel_spec("", "\"target\": \"" + target + "\", "))->prepare();
+  };
+  REQUIRE(make("sm_80").ok());
   StubEngine two({.root = "", .read_only = {root / "cache"}, .jit = false});
   const std::string other = one_kernel_spec("\"mask\": {\"causal\": true}");
   const Status first = two.open(other)->prepare();
   CHECK(first.code == Code::kNotCached);
   CHECK(first.cause.find("is in none of: no writable cache, " + (root / "cache") +
                          "; the nearest entry, ") != std::string::npos);
-  CHECK(first.cause.find("differs in text") != std::string::npos);
-  std::filesystem::remove_all(root / "cache");
+  CHECK(first.cause.find("target (sm_80, wanted sm_90a), text") != std::string::npos);
+  // A nearer one.
+  REQUIRE(make("sm_90a").ok());
   CHECK(two.open(other)->prepare().cause == first.cause);
+  StubEngine three({.root = "", .read_only = {root / "cache"}, .jit = false});
+  CHECK(three.open(other)->prepare().cause.find("differs in text") != std::string::npos);
 }
 
 }  // namespace

@@ -122,6 +122,11 @@ TEST_CASE("a refusal names the manifest's path and line, and the point of the gr
                             "{\"kv\": \"pagd\"}]}}"));
   CHECK(error.path == "$.specs[0].grid.layout[1].kv");
   CHECK(error.cause.rfind("line 7: wanted one of ragged", 0) == 0);
+  // The line is the grid's also where the spec has the field itself.
+  error =
+      refusal(manifest_text("{\"spec\": {\"layout\": {\"kv\": \"ragged\"}},\n\n\"grid\": "
+                            "{\"layout\": [{\"kv\": \"pagd\"}]}}"));
+  CHECK(error.cause.rfind("line 8: wanted one of ragged", 0) == 0);
   error = refusal(manifest_text("{\"spec\": {}, \"grid\": {\"page\": [1]}}"));
   CHECK(error.path == "$.specs[0].grid.page[0]");
   // What another value of the point makes wrong names the point.
