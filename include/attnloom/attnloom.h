@@ -194,6 +194,9 @@ typedef struct alm_context_options {
    * Defaults: 1024 kernels, 256 MiB. */
   uint32_t max_loaded_kernels;
   uint64_t max_loaded_bytes;
+  /* File that gets a JSON line for each kernel when it is first acquired, for `attnloom manifest
+   * from-log`. Default: ATTNLOOM_ACCESS_LOG, else none. */
+  const char* access_log;
 } alm_context_options;
 
 /* options may be NULL. Opens no driver: the first call that needs the device does. A place that is

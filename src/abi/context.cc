@@ -46,6 +46,7 @@ SetupOptions setup_options(const alm_context_options& options) {
   setup.simulator_profile = text_of(options.simulator_profile);
   setup.simulator_seed = options.simulator_seed;
   setup.settings.cache_dir = text_of(options.cache_dir);
+  setup.settings.access_log = text_of(options.access_log);
   setup.settings.read_only_caches = text_of(options.read_only_caches);
   setup.settings.trust_keys = text_of(options.trust_keys);
   setup.settings.cache_max_size = text_of(options.cache_max_size);

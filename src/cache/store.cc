@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/store.h"
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <set>
 #include <utility>
 
 #include "cache/entry.h"
+#include "cache/layout.h"
+#include "cache/own_files.h"
 #include "cache/own_root.h"
 #include "cache/read_only_place.h"
 
@@ -22,8 +25,9 @@ bool loadable(const Fingerprint& toolchain, int driver_version) {
 }  // namespace
 
 struct Store::State {
-  State(FileSystem& files, StoreOptions given)
-      : options(std::move(given)),
+  State(FileSystem& file_system, StoreOptions given)
+      : files(file_system),
+        options(std::move(given)),
         own(
             files, options.root, [this](const std::string& text) { warn(text); }, options.care) {
     for (const std::string& named : options.read_only) add_place(ReadOnlyPlace(files, named));
@@ -63,6 +67,7 @@ struct Store::State {
   };
   Tally& of(Layer layer) { return layers[static_cast<std::size_t>(layer)]; }
 
+  FileSystem& files;
   const StoreOptions options;
   std::mutex mutex;
   std::set<std::string> warned;
@@ -221,6 +226,49 @@ void Store::keep_failure(const std::string& request_key, const std::string& fing
   // The caller has the error itself; keeping it only saves work.
   if (own.prepare().ok())
     (void)own.care()->failures().keep(request_key, fingerprint, failure, own.care()->now_ns());
+}
+
+namespace {
+
+bool lists(const std::vector<Fingerprint>& toolchains, const Fingerprint& compiler) {
+  return std::any_of(toolchains.begin(), toolchains.end(),
+                     [&](const Fingerprint& one) { return one.hex == compiler.hex; });
+}
+
+void add_to_catalog(const Result<std::string>& bytes, Layer layer, const std::string& place,
+                    const std::vector<Fingerprint>& toolchains,
+                    std::vector<CatalogEntry>& catalog) {
+  if (!bytes.ok()) return;
+  Result<CatalogEntry> entry = catalog_entry(bytes.value());
+  if (!entry.ok()) return;
+  entry->layer = layer;
+  entry->place = place;
+  entry->compiler_listed = lists(toolchains, entry->compiler);
+  catalog.push_back(std::move(entry).value());
+}
+
+}  // namespace
+
+std::vector<CatalogEntry> Store::catalog(std::size_t most) const {
+  std::vector<CatalogEntry> catalog;
+  const OwnRoot& own = state_->own;
+  if (!own.path().empty()) {
+    const std::vector<Fingerprint> toolchains = own.toolchains();
+    for (const OwnFile& file : list_entries(state_->files, layout::base(own.path()))) {
+      if (catalog.size() == most) return catalog;
+      add_to_catalog(state_->files.read(file.path), Layer::kDisk, own.path(), toolchains, catalog);
+    }
+  }
+  for (const ReadOnlyPlace& place : state_->places) {
+    const std::vector<Fingerprint> toolchains = place.toolchains();
+    for (const auto& [request_key, fingerprint] : place.list()) {
+      if (catalog.size() == most) return catalog;
+      const Result<StoredEntry> stored = place.read(request_key, fingerprint);
+      if (stored.ok())
+        add_to_catalog(stored->bytes, place.layer(), place.path(), toolchains, catalog);
+    }
+  }
+  return catalog;
 }
 
 const std::string& Store::root() const {

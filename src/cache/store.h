@@ -19,6 +19,7 @@
 
 #include "base/files.h"
 #include "base/status.h"
+#include "cache/catalog.h"
 #include "cache/key.h"
 #include "cache/layer.h"
 #include "cache/root_care.h"
@@ -114,6 +115,10 @@ class Store {
   // What is no lasting failure, or cannot be written, is not kept.
   void keep_failure(const std::string& request_key, const std::string& fingerprint,
                     const Status& failure);
+
+  // What the root and the read-only places hold, at most `most` entries; damaged ones are left out.
+  // Reads them all and changes nothing.
+  std::vector<CatalogEntry> catalog(std::size_t most) const;
 
   const std::string& root() const;          // "" when there is none or it was refused
   const std::string& root_refusal() const;  // why, or ""

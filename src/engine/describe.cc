@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // An opened spec as alm_kernel_describe and `attnloom explain` show it.
+#include "engine/describe.h"
+
 #include "engine/engine.h"
 #include "engine/kernel_set.h"
 
 namespace attnloom {
-namespace {
 
 Json classes_json(const KernelChoice& choice) {
   Json classes = Json::array();
@@ -12,6 +13,8 @@ Json classes_json(const KernelChoice& choice) {
     classes.push_back({{"q", tile.q}, {"kv", tile.kv}, {"stages", tile.stages}});
   return classes;
 }
+
+namespace {
 
 Json figures_json(const EntryFigures& figures) {
   return {{"registers", figures.registers},

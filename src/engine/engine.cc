@@ -22,6 +22,7 @@ KernelMemoryLimits memory_limits(const EngineOptions& options) {
 Engine::State::State(EngineOptions given)
     : options(std::move(given)),
       memory(memory_limits(options)),
+      access_log(options.access_log, [this](const std::string& line) { options.log.warn(line); }),
       landings([jobs = options.jobs] { return jobs > 0 ? jobs : compile_limit(); }) {
   options.store.warn = [this](const std::string& line) { options.log.warn(line); };
   store = std::make_unique<Store>(*options.files, options.store);

@@ -34,8 +34,11 @@ struct EngineOptions {
   std::function<Result<std::unique_ptr<Backend>>()> make_backend;
   std::unique_ptr<Toolchain> toolchain;
   std::unique_ptr<FileSystem> files;
-  StoreOptions store;          // `warn` is filled in by the engine
-  bool jit = true;             // false: a kernel that no layer holds is NOT_CACHED
+  StoreOptions store;  // `warn` is filled in by the engine
+  bool jit = true;     // false: a kernel that no layer holds is NOT_CACHED
+  // Without a device: the least driver, as cuDriverGetVersion counts, that is to load what is found
+  // or compiled. 0: any.
+  int least_driver = 0;
   std::string lock_directory;  // node-local; "" = one compile per process only
   std::chrono::milliseconds lock_patience{30'000};
   // After this long a waiter is told who holds the lock, so that nobody kills a process that only
@@ -49,6 +52,7 @@ struct EngineOptions {
   int most_loaded_kernels = 0;  // 0: those of KernelMemoryLimits
   std::uint64_t most_loaded_bytes = 0;
   Log log;
+  std::string access_log;          // file; "" = none
   Json settings = Json::object();  // shown by describe() as it is
 };
 

@@ -12,6 +12,7 @@
 
 #include "cache/flight.h"
 #include "cache/store.h"
+#include "engine/access_log.h"
 #include "engine/engine.h"
 #include "engine/kernel_memory.h"
 #include "engine/landing.h"
@@ -69,6 +70,11 @@ struct Engine::State {
   // long as the graph may be replayed.
   void retain_if_captured(BuiltKernel& built, Stream stream);
 
+  // The parts that the device needs, and its driver's version; without one 0 or what the options
+  // say.
+  Need need() const;
+  int driver_version() const;
+
   // Null until backend() made it; lock-free.
   Backend* backend_now() const { return backend.load(std::memory_order_acquire); }
   Result<Backend*> make_backend();
@@ -78,6 +84,9 @@ struct Engine::State {
   EngineTallies tallies;
   KernelMemory memory;
   std::atomic<Freeze> freeze{Freeze::kNone};
+  AccessLog access_log;
+  std::mutex nearest_mutex;
+  std::map<std::string, std::string> nearest_texts;  // of name_nearest(), by request_key
 
  private:
   std::shared_ptr<BuiltKernel> in_store(const Source& source, const std::string& request_key,
@@ -87,6 +96,7 @@ struct Engine::State {
                            const std::string& label, Interrupt& interrupt);
   Result<Artifact> run_compiler(const Source& source, const std::string& request_key,
                                 const std::string& label, Interrupt& interrupt);
+  Status check_compiler(const Source& source);
   NodeLock node_lock(const std::string& request_key, const std::function<bool()>& done);
 
   // The error of a compile that would fail again: of this process, and of any other as well.
@@ -94,9 +104,6 @@ struct Engine::State {
   std::optional<Status> failed_before(const std::string& request_key);
   void remember(const std::string& request_key, const Status& failure);
   void keep_failure(const std::string& request_key, const Status& failure);
-
-  Need need() const;
-  int driver_version() const;
 
   Flight<BuiltKernel> flight_;
   std::mutex reject_mutex_;

@@ -24,6 +24,8 @@ constexpr std::array kTable = {
     VariableRow{"ATTNLOOM_JOBS",
                 "compiles at a time; default: by cores and free memory, at most 8"},
     VariableRow{"ATTNLOOM_LOCK_DIR", "node-local directory for compile locks"},
+    VariableRow{"ATTNLOOM_ACCESS_LOG",
+                "file that gets a line for each kernel asked for, for a manifest"},
     VariableRow{"XDG_CACHE_HOME", "the default cache is XDG_CACHE_HOME/attnloom"},
     VariableRow{"HOME", "without XDG_CACHE_HOME the default cache is HOME/.cache/attnloom"},
     VariableRow{"XDG_RUNTIME_DIR", "the default lock directory is XDG_RUNTIME_DIR/attnloom"},

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "engine/engine_state.h"
+#include "engine/explain.h"
 #include "engine/targets.h"
 #include "engine/walk.h"
 #include "render/render.h"
@@ -142,7 +143,12 @@ Status KernelSet::State::check_in_the_air(int index) {
 
 Result<WalkResult> KernelSet::State::find(int index, bool try_other_targets,
                                           const MissOptions& how) {
-  ATTNLOOM_TRY(WalkResult found, walk(engine.state(), request(index, try_other_targets, how)));
+  WalkRequest wanted = request(index, try_other_targets, how);
+  Source missed;
+  wanted.missed = &missed;
+  Result<WalkResult> walked = walk(engine.state(), wanted);
+  if (!walked.ok()) return name_nearest(engine.state(), walked.status(), missed);
+  WalkResult found = std::move(walked).value();
   if (!found.landing) return found;
   const std::lock_guard lock(mutex);
   slots[index].in_the_air = found.landing;
@@ -205,7 +211,9 @@ Result<const AcquiredKernel*> KernelSet::acquire(int index, Stream stream,
   }
   ATTNLOOM_TRY(std::unique_ptr<AcquiredKernel> kernel,
                state_->find_and_load(index, !state_->target_named, how, false));
-  return state_->settle(index, std::move(kernel));
+  const AcquiredKernel* settled = state_->settle(index, std::move(kernel));
+  state_->engine.state().access_log.note(spec(), *settled);
+  return settled;
 }
 
 bool KernelSet::awaits(int index) const {
@@ -245,9 +253,10 @@ Status KernelSet::prepare() {
   return ok_status();
 }
 
-Result<AcquiredKernel> KernelSet::look_up(int index) const {
+Result<AcquiredKernel> KernelSet::look_up(int index, Source* missed) const {
   ATTNLOOM_CHECK(state_->check_index(index));
-  const WalkRequest request = state_->request(index, !state_->target_named, {});
+  WalkRequest request = state_->request(index, !state_->target_named, {});
+  request.missed = missed;
   ATTNLOOM_TRY(WalkResult found, walk(state_->engine.state(), request));
   return std::move(found.kernel);
 }

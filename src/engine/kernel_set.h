@@ -97,8 +97,8 @@ class KernelSet {
   // A compile's error as acquire() would have returned it.
   Status with_user_lines(Status error) const;
   // What acquire() would find without compiling or loading; settles nothing. NOT_CACHED where no
-  // layer holds it.
-  Result<AcquiredKernel> look_up(int index) const;
+  // layer holds it, and `missed` (may be null) is then the program that is missing.
+  Result<AcquiredKernel> look_up(int index, Source* missed = nullptr) const;
 
   // The program and key of a kernel as currently chosen. Needs neither compiler nor device.
   Result<Source> source(int index) const;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/engine_state.h"
+#include "runtime/driver_policy.h"
 
 namespace attnloom {
 namespace {
@@ -42,7 +43,7 @@ Need Engine::State::need() const {
 
 int Engine::State::driver_version() const {
   const Backend* device = backend_now();
-  return device ? device->device().driver_version : 0;
+  return device ? device->device().driver_version : options.least_driver;
 }
 
 std::shared_ptr<BuiltKernel> Engine::State::in_store(const Source& source,
@@ -150,8 +151,18 @@ NodeLock Engine::State::node_lock(const std::string& request_key,
   return NodeLock::acquire(options.lock_directory, request_key, rest, watch, say(kGoesOn));
 }
 
+// A compile for a driver that could not load the result is refused while nothing is lost yet. With
+// a device of its own the compiler cannot be changed any more, and loading says the same.
+Status Engine::State::check_compiler(const Source& source) {
+  if (options.least_driver == 0) return ok_status();
+  ATTNLOOM_TRY(const Fingerprint fingerprint, options.toolchain->fingerprint());
+  const std::optional<Target> target = parse_target(source.target);
+  return target ? check_driver(options.least_driver, fingerprint, *target) : ok_status();
+}
+
 Result<Artifact> Engine::State::run_compiler(const Source& source, const std::string& request_key,
                                              const std::string& label, Interrupt& interrupt) {
+  ATTNLOOM_CHECK(check_compiler(source));
   count(tallies.misses);
   if (const std::optional<Status> failure = failed_before(request_key)) {
     options.log.info("failed before and is not compiled again: " + label + ", request_key " +

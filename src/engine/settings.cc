@@ -215,6 +215,9 @@ Result<Settings> resolve_settings(const SettingOptions& options, const Environme
   ATTNLOOM_CHECK(resolve_cache_size(options, environment, settings));
   ATTNLOOM_TRY(settings.nvrtc, resolve_nvrtc(options, environment, files));
   ATTNLOOM_TRY(settings.lock_dir, resolve_lock_dir(options, environment, files));
+  settings.access_log =
+      named_setting(options.access_log, "access_log", environment, "ATTNLOOM_ACCESS_LOG");
+  if (!settings.access_log.named) settings.access_log.origin = "default";
   settings.search.path = settings.nvrtc.value;
   settings.search.cuda_home = environment.get("CUDA_HOME");
   settings.search.python_paths = python_paths(options, environment, files);
@@ -231,6 +234,7 @@ Json settings_to_json(const Settings& settings) {
        {{"value", settings.cache_max_bytes}, {"origin", settings.cache_max_origin}}},
       {"nvrtc", setting_json(settings.nvrtc)},
       {"lock_dir", setting_json(settings.lock_dir)},
+      {"access_log", setting_json(settings.access_log)},
       {"jit",
        {{"value", !settings.jit        ? "never"
                   : settings.jit_warns ? "warn"

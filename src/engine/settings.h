@@ -27,6 +27,7 @@ struct SettingOptions {
   std::string cache_max_size;    // "512M", "2G"
   std::string nvrtc;             // library file or its folder
   std::string lock_dir;
+  std::string access_log;
   std::optional<bool> jit;
   bool jit_warns = false;  // with jit
   int jobs = 0;            // compiles at a time; 0: not said
@@ -50,6 +51,7 @@ struct Settings {
   std::string cache_max_origin;
   Setting nvrtc;
   Setting lock_dir;
+  Setting access_log;  // value may be "": none is kept
   bool jit = true;
   bool jit_warns = false;
   std::string jit_origin;

@@ -61,7 +61,9 @@ Result<std::unique_ptr<Engine>> make_engine(const SetupOptions& options,
   if (options.compile_timeout.count() > 0) engine_options.compile_timeout = options.compile_timeout;
   engine_options.most_loaded_kernels = options.most_loaded_kernels;
   engine_options.most_loaded_bytes = options.most_loaded_bytes;
+  engine_options.least_driver = options.least_driver;
   engine_options.lock_directory = settings.lock_dir.value;
+  engine_options.access_log = settings.access_log.value;
   engine_options.log = std::move(log);
   engine_options.settings = settings_to_json(settings);
   auto engine = std::make_unique<Engine>(std::move(engine_options));

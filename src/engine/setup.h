@@ -23,6 +23,7 @@ struct SetupOptions {
   std::string simulator_profile;  // "" = h200
   std::uint64_t simulator_seed = 0;
   std::string driver_library;  // "" = libcuda.so.1 by the loader's search
+  int least_driver = 0;        // without a device: of those that are to load the kernels; 0: any
   SettingOptions settings;
   // As in EngineOptions; kDefault and 0 mean the default there.
   AcquireOptions policy;

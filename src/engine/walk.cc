@@ -82,8 +82,8 @@ Status not_cached(const Spec& spec, const KernelChoice& choice, const std::strin
   return make_error(Code::kNotCached, "",
                     label_of(spec, choice) + " (request_key " + key + ") is in none of: " + layers +
                         strange_bundles(*engine.store, spec.target->name()),
-                    "run `attnloom compile SPEC --target " + spec.target->name() +
-                        " --cache-dir DIR`, or allow compiling");
+                    "`attnloom explain SPEC` says why; prewarm the spec for " +
+                        spec.target->name() + " (`attnloom prewarm`), or allow compiling");
 }
 
 Result<Step> take_step(Engine::State& engine, const WalkRequest& request,
@@ -96,8 +96,10 @@ Result<Step> take_step(Engine::State& engine, const WalkRequest& request,
   step.entry = source.entries.front();
   step.obtained = engine.find(source, step.request_key);
   if (step.obtained.built) return step;
-  if (request.how.miss == Miss::kError)
+  if (request.how.miss == Miss::kError) {
+    if (request.missed) *request.missed = source;
     return not_cached(*request.spec, choice, step.request_key, engine);
+  }
   Result<Obtained> compiled =
       engine.obtain(source, step.request_key, label_of(*request.spec, choice), request.how);
   if (!compiled.ok()) return with_json_line(compiled.status(), *request.field_lines);
@@ -111,6 +113,7 @@ Result<WalkResult> walk(Engine::State& engine, const WalkRequest& request) {
   WalkRequest lookup = request;
   lookup.how = {};
   lookup.try_other_targets = false;
+  lookup.missed = nullptr;
   if (request.try_other_targets) {
     Result<WalkResult> own = walk(engine, lookup);
     if (own.ok()) return own;

@@ -20,6 +20,7 @@ struct WalkRequest {
   int index = 0;                   // of the choice in the set, for the sets of other targets
   bool try_other_targets = false;  // look-ups only, before a compile
   MissOptions how;
+  Source* missed = nullptr;  // may be null; gets the program of a NOT_CACHED
 };
 
 struct WalkResult {

@@ -72,10 +72,12 @@ class ProgramTest(unittest.TestCase):
         kept = {k: v for k, v in os.environ.items() if not k.startswith("ATTNLOOM_") or k == "ATTNLOOM_NVRTC"}
         return {**kept, "ATTNLOOM_CACHE_DIR": self.cache, **changes}
 
-    def run_program(self, *arguments, env=None, stdin=None):
+    def run_program(self, *arguments, env=None, stdin=None, cwd=None):
         environment = self.environment() if env is None else env
         return Outcome(
-            subprocess.run([PROGRAM, *arguments], env=environment, input=stdin, capture_output=True, text=True)
+            subprocess.run(
+                [PROGRAM, *arguments], env=environment, input=stdin, cwd=cwd, capture_output=True, text=True
+            )
         )
 
     def write(self, name, document):

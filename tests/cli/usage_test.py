@@ -5,7 +5,7 @@ import unittest
 
 from harness import ProgramTest
 
-COMMANDS = ("render", "compile", "check", "plan", "run", "doctor", "keygen", "bundle", "inspect")
+COMMANDS = ("render", "compile", "check", "plan", "run", "doctor", "keygen", "bundle", "inspect", "prewarm", "manifest", "explain")
 CACHE_COMMANDS = ("ls", "stats", "gc", "verify", "clear", "pin", "unpin")
 
 

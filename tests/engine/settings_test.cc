@@ -219,6 +219,18 @@ TEST_CASE(
   CHECK(settings.search.beside == own_folder());
 }
 
+TEST_CASE("the access log is the option's, else the variable's, else none") {
+  const Places places;
+  SettingOptions options;
+  CHECK(resolve_settings(options, {}, *places.files)->access_log.value.empty());
+  const Environment environment{{{"ATTNLOOM_ACCESS_LOG", "/a/log"}}};
+  CHECK(resolve_settings(options, environment, *places.files)->access_log.value == "/a/log");
+  options.access_log = "/other";
+  const Settings settings = resolve_settings(options, environment, *places.files).value();
+  CHECK(settings_to_json(settings)["access_log"] ==
+        Json({{"path", "/other"}, {"origin", "option access_log"}}));
+}
+
 TEST_CASE("locks never lie in the cache") {
   Places places;
   CHECK(

@@ -49,6 +49,9 @@ int run_program(int argc, char** argv) {
   add_bundle(program, invocation);
   add_cache(program, invocation);
   add_inspect(program, invocation);
+  add_prewarm(program, invocation);
+  add_manifest(program, invocation);
+  add_explain(program, invocation);
   program.require_subcommand(0, 1);
   program.footer(
       "Exit status: 0 agrees, 1 differs or a finding, 2 input refused, 3 environment, 64 usage.\n"

@@ -8,13 +8,17 @@
 #include "base/byte_size.h"
 #include "cache/root_care.h"
 #include "tools/cli/output.h"
+#include "tools/cli/progress.h"
 
 namespace attnloom::cli {
 namespace {
 
 Log stderr_log(bool verbose) {
-  return Log([](LogLevel, const std::string& line) { std::cerr << "attnloom: " << line << '\n'; },
-             verbose ? LogLevel::kDebug : LogLevel::kWarning);
+  return Log(
+      [](LogLevel, const std::string& line) {
+        std::cerr << clear_line() << "attnloom: " << line << '\n';
+      },
+      verbose ? LogLevel::kDebug : LogLevel::kWarning);
 }
 
 // What was given, cut to what a line can take.
@@ -91,6 +95,25 @@ void add_device_options(CLI::App& app, CommonOptions& options) {
       ->capture_default_str();
 }
 
+bool read_pair(const std::string& text, char between, unsigned& first, unsigned& second) {
+  const char* end = text.data() + text.size();
+  const auto [middle, first_error] = std::from_chars(text.data(), end, first);
+  if (first_error != std::errc{} || middle == end || *middle != between) return false;
+  const auto [last, second_error] = std::from_chars(middle + 1, end, second);
+  return second_error == std::errc{} && last == end;
+}
+
+Result<int> parse_driver(const std::string& text) {
+  if (text.empty()) return 0;
+  unsigned major = 0;
+  unsigned minor = 0;
+  if (read_pair(text, '.', major, minor) && major >= 1 && major < 100 && minor < 100)
+    return static_cast<int>(1000 * major + 10 * minor);
+  return make_error(Code::kArgumentInvalid, "--driver-min",
+                    "wanted the CUDA version of a driver, such as 12.8, given " + text,
+                    "nvidia-smi shows it as \"CUDA Version\"");
+}
+
 DeviceKind device_kind(const CommonOptions& options) {
   if (options.device == "cuda") return DeviceKind::kCuda;
   return options.device == "sim" ? DeviceKind::kSimulator : DeviceKind::kAuto;
@@ -106,6 +129,7 @@ Result<std::unique_ptr<Engine>> open_engine(const CommonOptions& options, Device
   setup.device = device;
   setup.simulator_profile = options.profile;
   setup.simulator_seed = options.seed;
+  setup.least_driver = options.least_driver;
   setup.settings = options.settings;
   Result<std::unique_ptr<Engine>> engine =
       make_engine(setup, read_environment(), stderr_log(options.verbose));
@@ -149,14 +173,6 @@ std::string kernel_text(const KernelChoice& choice) {
             std::to_string(tile.kv);
   }
   return text;
-}
-
-Json classes_json(const KernelChoice& choice) {
-  Json classes = Json::array();
-  for (const TileClass& tile : choice.classes) {
-    classes.push_back({{"q", tile.q}, {"kv", tile.kv}, {"stages", tile.stages}});
-  }
-  return classes;
 }
 
 }  // namespace attnloom::cli

@@ -11,7 +11,9 @@
 
 #include "base/status.h"
 #include "compile/toolchain.h"
+#include "engine/describe.h"
 #include "engine/engine.h"
+#include "engine/manifest_log.h"
 #include "engine/setup.h"
 #include "spec/parse.h"
 
@@ -23,6 +25,7 @@ struct CommonOptions {
   std::string device = "auto";
   std::string profile;
   std::uint64_t seed = 0;
+  int least_driver = 0;  // of SetupOptions
   SettingOptions settings;
 };
 
@@ -37,6 +40,10 @@ void add_common_options(CLI::App& app, CommonOptions& options);
 // Checks of option values; a value that fails them is a usage error.
 CLI::Validator whole_number(std::uint64_t least, std::uint64_t most);
 CLI::Validator not_empty();
+// The value of --driver-min as SetupOptions counts, 12080 for "12.8"; 0 for "".
+Result<int> parse_driver(const std::string& text);
+// Two whole numbers around `between`, such as 12.8 or 0/8.
+bool read_pair(const std::string& text, char between, unsigned& first, unsigned& second);
 // --device, --profile and --seed.
 void add_device_options(CLI::App& app, CommonOptions& options);
 
@@ -52,6 +59,12 @@ void add_keygen(CLI::App& program, Invocation& invocation);
 void add_bundle(CLI::App& program, Invocation& invocation);
 void add_cache(CLI::App& program, Invocation& invocation);
 void add_inspect(CLI::App& program, Invocation& invocation);
+void add_prewarm(CLI::App& program, Invocation& invocation);
+void add_manifest(CLI::App& program, Invocation& invocation);
+void add_explain(CLI::App& program, Invocation& invocation);
+
+// The manifest of several access logs; how many lines were none goes to standard error.
+Result<LogManifest> read_access_logs(const std::vector<std::string>& files);
 
 // Adds a subcommand with options of type `Options` (which has `common`) and its action.
 template <class Options>
@@ -83,6 +96,5 @@ Status settle_target(const CommonOptions& options, const std::string& target, Sp
 
 // "attention_mma q16 kv128 + q128 kv64"
 std::string kernel_text(const KernelChoice& choice);
-Json classes_json(const KernelChoice& choice);
 
 }  // namespace attnloom::cli
