@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/sha256.h"
 
-#include <openssl/crypto.h>
 #include <openssl/evp.h>
 
-#include <new>
+#include "base/openssl_start.h"
 
 namespace attnloom {
 namespace {
 
 using Context = std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)>;
 
-// A hash that silently stayed zero would make all keys alike; what can fail here is memory only.
+// A hash that silently stayed zero would make all keys alike.
 void require(bool done) {
-  if (!done) throw std::bad_alloc();
+  require_memory(done);
 }
 
 Context start() {
-  // Our own static libcrypto must neither read OPENSSL_CONF from the environment of the host
-  // program nor register an exit handler in a library that may be unloaded.
-  require(OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_ATEXIT, nullptr) == 1);
+  start_openssl();
   Context context(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
   require(context != nullptr);
   require(EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1);
