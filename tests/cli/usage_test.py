@@ -5,7 +5,7 @@ import unittest
 
 from harness import ProgramTest
 
-COMMANDS = ("render", "compile", "check", "plan", "run", "doctor")
+COMMANDS = ("render", "compile", "check", "plan", "run", "doctor", "keygen")
 
 
 class UsageTest(ProgramTest):

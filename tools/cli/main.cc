@@ -45,6 +45,7 @@ int run_program(int argc, char** argv) {
   add_plan(program, invocation);
   add_run(program, invocation);
   add_doctor(program, invocation);
+  add_keygen(program, invocation);
   program.require_subcommand(0, 1);
   program.footer(
       "Exit status: 0 agrees, 1 differs or a finding, 2 input refused, 3 environment, 64 usage.\n"

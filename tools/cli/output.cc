@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/output.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -102,6 +106,28 @@ Status write_output(const std::string& path, std::string_view bytes) {
   if (file) return ok_status();
   return make_error(Code::kArgumentInvalid, path, "cannot be written",
                     "name a file in an existing folder");
+}
+
+Status write_new_file(const std::string& path, std::string_view bytes, mode_t mode) {
+  const auto failed = [&path](int error) {
+    return make_error(Code::kArgumentInvalid, path,
+                      std::string("cannot be written: ") + std::strerror(error),
+                      error == EEXIST ? "name another file, or move that one away first"
+                                      : "name a file in an existing folder");
+  };
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+  if (file < 0) return failed(errno);
+  int error = ::fchmod(file, mode) == 0 ? 0 : errno;
+  while (error == 0 && !bytes.empty()) {
+    const ssize_t written = ::write(file, bytes.data(), bytes.size());
+    if (written < 0 && errno != EINTR) error = errno;
+    if (written > 0) bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  if (error == 0 && ::fsync(file) != 0 && errno != EINVAL) error = errno;
+  if (::close(file) != 0 && error == 0) error = errno;
+  if (error == 0) return ok_status();
+  ::unlink(path.c_str());
+  return failed(error);
 }
 
 }  // namespace attnloom::cli

@@ -3,6 +3,8 @@
 // else on standard error.
 #pragma once
 
+#include <sys/types.h>
+
 #include <span>
 #include <string>
 
@@ -37,5 +39,8 @@ Json nested_list(std::span<const double> values, std::span<const std::int64_t> e
 // "-" is standard input. ARGUMENT_INVALID for a file that cannot be read.
 Result<std::string> read_input(const std::string& path);
 Status write_output(const std::string& path, std::string_view bytes);
+// With exactly `mode`, whatever the umask; a file or link that is there already is an error and
+// stays as it is.
+Status write_new_file(const std::string& path, std::string_view bytes, mode_t mode);
 
 }  // namespace attnloom::cli

@@ -48,6 +48,7 @@ void add_check(CLI::App& program, Invocation& invocation);
 void add_plan(CLI::App& program, Invocation& invocation);
 void add_run(CLI::App& program, Invocation& invocation);
 void add_doctor(CLI::App& program, Invocation& invocation);
+void add_keygen(CLI::App& program, Invocation& invocation);
 
 // Adds a subcommand with options of type `Options` (which has `common`) and its action.
 template <class Options>
