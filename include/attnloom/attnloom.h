@@ -152,6 +152,9 @@ typedef struct alm_context_options {
   /* Node-local folder of compile locks. Default: ATTNLOOM_LOCK_DIR, then the system's. */
   const char* lock_dir;
   const char* python_paths; /* colon-separated site-packages folders that may hold an NVRTC wheel */
+  /* File of public keys; entries outside cache_dir then need a signature (docs/SECURITY.md).
+   * Default: ATTNLOOM_TRUST_KEYS. */
+  const char* trust_keys;
 } alm_context_options;
 
 /* options may be NULL. Opens no driver: the first call that needs the device does. A place that is

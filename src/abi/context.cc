@@ -36,6 +36,7 @@ SetupOptions setup_options(const alm_context_options& options) {
   setup.simulator_seed = options.simulator_seed;
   setup.settings.cache_dir = text_of(options.cache_dir);
   setup.settings.read_only_caches = text_of(options.read_only_caches);
+  setup.settings.trust_keys = text_of(options.trust_keys);
   setup.settings.nvrtc = text_of(options.nvrtc);
   setup.settings.lock_dir = text_of(options.lock_dir);
   setup.settings.python_paths = text_of(options.python_paths);

@@ -22,4 +22,9 @@ inline std::string entry(const std::string& base, const std::string& request_key
   return base + "/k/" + request_key.substr(0, 2) + "/" + entry_name(request_key, fingerprint);
 }
 
+// The signatures of an entry in a directory stand beside it.
+inline std::string signature(const std::string& entry_path) {
+  return entry_path + ".sig";
+}
+
 }  // namespace attnloom::layout

@@ -2,8 +2,6 @@
 #include "cache/own_root.h"
 
 #include <chrono>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "cache/layout.h"
@@ -25,13 +23,6 @@ constexpr int kQuarantineNames = 8;
 
 std::string file_name(const std::string& path) {
   return path.substr(path.find_last_of('/') + 1);
-}
-
-std::string normal_path(const std::string& path) {
-  std::error_code ignored;
-  std::filesystem::path normal = std::filesystem::absolute(path, ignored).lexically_normal();
-  if (!normal.has_filename()) normal = normal.parent_path();  // "/cache/"
-  return normal.string();
 }
 
 }  // namespace

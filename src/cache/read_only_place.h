@@ -15,20 +15,32 @@
 
 namespace attnloom {
 
+// An entry as a place holds it.
+struct StoredEntry {
+  std::string bytes;
+  std::string signature;  // "" where there is none
+  // Why nobody but a signature vouches for it: others could have written it. "" = trusted like the
+  // own root (docs/decisions/011).
+  std::string distrust;
+};
+
 class ReadOnlyPlace {
  public:
   ReadOnlyPlace(FileSystem& files, std::string path);
 
   const std::string& path() const { return path_; }
   Layer layer() const { return Layer::kReadOnly; }
+  // As in StoredEntry, for everything in the place.
+  const std::string& distrust() const { return distrust_; }
   // Newest first; empty where the place cannot be read.
   std::vector<Fingerprint> toolchains() const;
-  // The bytes of an entry, or the error of the file system.
-  Result<std::string> read(const std::string& request_key, const std::string& fingerprint) const;
+  // The error of the file system where there is none.
+  Result<StoredEntry> read(const std::string& request_key, const std::string& fingerprint) const;
 
  private:
   FileSystem* files_;
   std::string path_;
+  std::string distrust_;
 };
 
 }  // namespace attnloom

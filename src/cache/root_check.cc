@@ -53,6 +53,26 @@ std::string refuse_file(const FileInfo& info) {
   return {};
 }
 
+std::string refuse_place(FileSystem& files, const std::string& path) {
+  const std::string normal = normal_path(path);
+  const FileInfo info = files.info(normal);
+  if (const std::string reason = refuse_ancestors(files, normal); !reason.empty()) return reason;
+  if (info.is_symlink) {
+    if (!owner_trusted(info)) return "the link belongs to user " + std::to_string(info.owner);
+    std::error_code error;
+    const std::string target = std::filesystem::canonical(normal, error).string();
+    return error ? "it is a broken link" : refuse_place(files, target);
+  }
+  return info.exists ? refuse_file(info) : "";
+}
+
+std::string normal_path(const std::string& path) {
+  std::error_code ignored;
+  std::filesystem::path normal = std::filesystem::absolute(path, ignored).lexically_normal();
+  if (!normal.has_filename()) normal = normal.parent_path();  // "/cache/"
+  return normal.string();
+}
+
 std::string refuse_root(FileSystem& files, const std::string& path) {
   if (path.empty() || path[0] != '/') return "it is not an absolute path";
   if (const std::string reason = refuse_ancestors(files, path); !reason.empty()) return reason;

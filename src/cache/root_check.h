@@ -15,7 +15,14 @@ namespace attnloom {
 // a symbolic link.
 std::string refuse_root(FileSystem& files, const std::string& path);
 
+// The same for a read-only directory or a bundle file that somebody named, which may be a link if
+// the link and what it leads to pass.
+std::string refuse_place(FileSystem& files, const std::string& path);
+
 // The same for one entry or directory below the root.
 std::string refuse_file(const FileInfo& info);
+
+// Absolute, without dots and without a slash at the end; touches no disk.
+std::string normal_path(const std::string& path);
 
 }  // namespace attnloom

@@ -14,6 +14,9 @@ namespace attnloom {
 namespace {
 
 constexpr std::size_t kMostWarnings = 1024;
+constexpr const char* kTrustRemedy =
+    "let this user or root own it alone, or sign its entries and name the keys by trust_keys "
+    "(ATTNLOOM_TRUST_KEYS)";
 
 bool loadable(const Fingerprint& toolchain, int driver_version) {
   return driver_version == 0 || driver_version >= toolchain.least_driver;
@@ -25,7 +28,18 @@ struct Store::State {
   State(FileSystem& files, StoreOptions given)
       : options(std::move(given)),
         own(files, options.root, [this](const std::string& text) { warn(text); }) {
-    for (const std::string& path : options.read_only) places.emplace_back(files, path);
+    for (const std::string& path : options.read_only) add_place(ReadOnlyPlace(files, path));
+  }
+
+  // Without keys nothing could vouch for what a refused place holds, so it is not even searched.
+  void add_place(ReadOnlyPlace place) {
+    if (options.trust_keys || place.distrust().empty()) {
+      places.push_back(std::move(place));
+      return;
+    }
+    ++untrusted;
+    warn("the read-only cache " + place.path() + " is not used: " + place.distrust() + "; " +
+         kTrustRemedy);
   }
 
   // One line for each distinct text: an entry that is asked for in every step must not fill the
@@ -42,13 +56,15 @@ struct Store::State {
                             int driver_version);
   std::optional<Entry> read(const ReadOnlyPlace& place, const std::string& request_key,
                             const std::string& fingerprint, Unpack unpack);
+  // "" or why the entry must not be used.
+  std::string distrust(const Entry& entry, const StoredEntry& stored) const;
 
   const StoreOptions options;
   std::mutex mutex;
   std::set<std::string> warned;
   OwnRoot own;
   std::vector<ReadOnlyPlace> places;
-  std::atomic<std::uint64_t> hits{0}, misses{0}, write_failures{0};
+  std::atomic<std::uint64_t> hits{0}, misses{0}, write_failures{0}, untrusted{0};
 };
 
 Store::Store(FileSystem& files, StoreOptions options)
@@ -56,14 +72,26 @@ Store::Store(FileSystem& files, StoreOptions options)
 
 Store::~Store() = default;
 
+std::string Store::State::distrust(const Entry& entry, const StoredEntry& stored) const {
+  if (options.trust_keys)
+    return options.trust_keys->verify(facts_of(entry), stored.signature).cause;
+  return stored.distrust;
+}
+
 std::optional<Entry> Store::State::read(const ReadOnlyPlace& place, const std::string& request_key,
                                         const std::string& fingerprint, Unpack unpack) {
-  const auto bytes = place.read(request_key, fingerprint);
-  if (!bytes.ok()) return std::nullopt;
-  auto entry = decode_entry(*bytes, unpack);
+  const auto stored = place.read(request_key, fingerprint);
+  if (!stored.ok()) return std::nullopt;
+  auto entry = decode_entry(stored->bytes, unpack);
   if (const std::string reason = refuse_entry(entry, request_key, fingerprint); !reason.empty()) {
     warn("the entry " + request_key + "." + fingerprint + " of " + place.path() + " is damaged (" +
          reason + ") and is passed over");
+    return std::nullopt;
+  }
+  if (const std::string reason = distrust(*entry, *stored); !reason.empty()) {
+    ++untrusted;
+    warn("UNTRUSTED: the entry " + request_key + "." + fingerprint + " of " + place.path() +
+         " is passed over: " + reason + "; " + kTrustRemedy);
     return std::nullopt;
   }
   return std::move(entry).value();
@@ -128,8 +156,9 @@ const std::string& Store::root_refusal() const {
 }
 
 StoreCounters Store::counters() const {
-  return {state_->hits, state_->misses, state_->own.published(), state_->own.quarantined(),
-          state_->write_failures};
+  return {
+      state_->hits,           state_->misses,   state_->own.published(), state_->own.quarantined(),
+      state_->write_failures, state_->untrusted};
 }
 
 std::string default_cache_root(const std::string& cache_dir, const std::string& xdg_cache_home,

@@ -19,14 +19,17 @@
 #include "base/status.h"
 #include "cache/key.h"
 #include "cache/layer.h"
+#include "cache/trust.h"
 #include "compile/artifact.h"
 
 namespace attnloom {
 
 struct StoreOptions {
-  std::string root;  // "" = no writable directory
-  std::vector<std::string>
-      read_only;  // searched after root, in order; trusted because the user named them
+  std::string root;                    // "" = no writable directory
+  std::vector<std::string> read_only;  // searched after root, in order
+  // Null: what only this user or root can write is trusted. Otherwise every entry outside the root
+  // needs a signature by one of them (docs/decisions/011).
+  std::shared_ptr<const TrustedKeys> trust_keys;
   std::function<void(const std::string&)> warn;  // one line; may be empty
 };
 
@@ -47,6 +50,7 @@ struct StoreCounters {
   std::uint64_t published = 0;
   std::uint64_t quarantined = 0;
   std::uint64_t write_failures = 0;
+  std::uint64_t untrusted = 0;  // entries, or whole places, that were passed over
 };
 
 class Store {

@@ -115,7 +115,8 @@ Json counters_json(const EngineCounters& counters, const StoreCounters& store) {
           {"copies", counters.copies},
           {"published", store.published},
           {"quarantined", store.quarantined},
-          {"write_failures", store.write_failures}};
+          {"write_failures", store.write_failures},
+          {"untrusted", store.untrusted}};
 }
 
 }  // namespace

@@ -11,6 +11,8 @@ constexpr std::array kTable = {
     VariableRow{"ATTNLOOM_CACHE_DIR", "the writable cache directory"},
     VariableRow{"ATTNLOOM_CACHE_RO",
                 "read-only cache directories, colon-separated, searched after the writable one"},
+    VariableRow{"ATTNLOOM_TRUST_KEYS",
+                "file of public keys; entries outside the writable cache then need a signature"},
     VariableRow{"ATTNLOOM_NVRTC",
                 "the NVRTC library, or the folder that holds it; nothing else is then tried"},
     VariableRow{"ATTNLOOM_JIT",

@@ -4,6 +4,10 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <system_error>
+
+#include "cache/root_check.h"
 #include "cache/store.h"
 
 namespace attnloom {
@@ -63,6 +67,28 @@ Status resolve_read_only(const SettingOptions& options, const Environment& envir
     if (!info.is_directory && !info.is_symlink)
       return unusable({path, named.origin, true}, "it is not a directory");
   }
+  return ok_status();
+}
+
+// Who can write the key file decides what runs, so it is held to the rule of the cache itself.
+Status resolve_trust_keys(const SettingOptions& options, const Environment& environment,
+                          FileSystem& files, Settings& settings) {
+  Setting& named = settings.trust_keys;
+  named = named_setting(options.trust_keys, "trust_keys", environment, "ATTNLOOM_TRUST_KEYS");
+  if (!named.named) {
+    named.origin = "default";
+    return ok_status();
+  }
+  if (const std::string reason = refuse_place(files, named.value); !reason.empty())
+    return unusable(named, reason, Code::kUntrusted);
+  // Secrets of an orchestrator are mounted as links.
+  std::error_code absent;
+  const std::string path = std::filesystem::canonical(named.value, absent).string();
+  const Result<std::string> text = files.read(absent ? named.value : path);
+  if (!text.ok()) return unusable(named, text.status().cause);
+  Result<TrustedKeys> keys = TrustedKeys::parse(*text, named.origin);
+  if (!keys.ok()) return unusable(named, keys.status().cause, Code::kArgumentInvalid);
+  settings.trusted = std::make_shared<const TrustedKeys>(std::move(keys).value());
   return ok_status();
 }
 
@@ -127,6 +153,12 @@ Json setting_json(const Setting& setting) {
   return {{"path", setting.value}, {"origin", setting.origin}};
 }
 
+Json trust_json(const Settings& settings) {
+  Json json = setting_json(settings.trust_keys);
+  json["key_ids"] = settings.trusted ? settings.trusted->key_ids() : std::vector<std::string>();
+  return json;
+}
+
 }  // namespace
 
 Result<Settings> resolve_settings(const SettingOptions& options, const Environment& environment,
@@ -135,6 +167,7 @@ Result<Settings> resolve_settings(const SettingOptions& options, const Environme
   ATTNLOOM_CHECK(resolve_jit(options, environment, settings));
   ATTNLOOM_TRY(settings.cache_root, resolve_cache_root(options, environment, files));
   ATTNLOOM_CHECK(resolve_read_only(options, environment, files, settings));
+  ATTNLOOM_CHECK(resolve_trust_keys(options, environment, files, settings));
   ATTNLOOM_TRY(settings.nvrtc, resolve_nvrtc(options, environment, files));
   ATTNLOOM_TRY(settings.lock_dir, resolve_lock_dir(options, environment, files));
   settings.search.path = settings.nvrtc.value;
@@ -148,6 +181,7 @@ Json settings_to_json(const Settings& settings) {
   return {
       {"cache", setting_json(settings.cache_root)},
       {"read_only_caches", {{"paths", settings.read_only}, {"origin", settings.read_only_origin}}},
+      {"trust_keys", trust_json(settings)},
       {"nvrtc", setting_json(settings.nvrtc)},
       {"lock_dir", setting_json(settings.lock_dir)},
       {"jit", {{"value", settings.jit ? "allow" : "never"}, {"origin", settings.jit_origin}}},

@@ -4,6 +4,7 @@
 // a silent other choice. Values.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "cache/trust.h"
 #include "compile/toolchain.h"
 #include "engine/environment.h"
 
@@ -20,6 +22,7 @@ namespace attnloom {
 struct SettingOptions {
   std::string cache_dir;
   std::string read_only_caches;  // colon-separated
+  std::string trust_keys;        // file of public keys
   std::string nvrtc;             // library file or its folder
   std::string lock_dir;
   std::optional<bool> jit;
@@ -37,6 +40,8 @@ struct Settings {
   Setting cache_root;  // value may be "": nothing is kept on disk
   std::vector<std::string> read_only;
   std::string read_only_origin;
+  Setting trust_keys;
+  std::shared_ptr<const TrustedKeys> trusted;  // what trust_keys holds; null where it is not named
   Setting nvrtc;
   Setting lock_dir;
   bool jit = true;

@@ -46,6 +46,25 @@ TEST_CASE("the cache root is the option's, else the variable's, else the default
   CHECK(settings.cache_root.value.empty());
 }
 
+TEST_CASE("trust_keys names a key file, through links too") {
+  Places places;
+  CHECK(resolve_settings({}, {}, *places.files)->trusted == nullptr);
+  REQUIRE(places.files->make_directories(places.root / "temp").ok());
+  const SigningKey key = SigningKey::generate();
+  const std::string file = places.root / "keys.pub";
+  REQUIRE(places.files->publish(places.root / "temp", file, key.public_pem(), Publish::kFirstWins)
+              .ok());
+  std::filesystem::create_symlink(file, places.root / "link");
+  for (const std::string& name : {file, places.root / "link"}) {
+    const auto settings =
+        resolve_settings({}, {{{"ATTNLOOM_TRUST_KEYS", name}}}, *places.files).value();
+    REQUIRE(settings.trusted);
+    CHECK(settings.trusted->key_ids() == std::vector<std::string>{key.key_id()});
+    CHECK(settings_to_json(settings)["trust_keys"] ==
+          Json{{"path", name}, {"origin", "ATTNLOOM_TRUST_KEYS"}, {"key_ids", {key.key_id()}}});
+  }
+}
+
 TEST_CASE("a place that somebody named and that cannot be used is an error with its name") {
   Places places;
   REQUIRE(places.files->make_directories(places.root / "temp").ok());
@@ -84,6 +103,21 @@ TEST_CASE("a place that somebody named and that cannot be used is an error with 
     const Status status =
         resolve_settings({}, {{{"ATTNLOOM_CACHE_RO", file}}}, *places.files).status();
     CHECK(status.path == "ATTNLOOM_CACHE_RO");
+  }
+  SECTION("trust_keys: a file that is absent, no key file, or that others can write") {
+    Status status =
+        resolve_settings({}, {{{"ATTNLOOM_TRUST_KEYS", "/nonexistent"}}}, *places.files).status();
+    CHECK(status.code == Code::kCacheIo);
+    CHECK(status.path == "ATTNLOOM_TRUST_KEYS");
+    options.trust_keys = file;
+    status = resolve_settings(options, {}, *places.files).status();
+    CHECK(status.code == Code::kArgumentInvalid);
+    CHECK(status.path == "option trust_keys");
+    CHECK(status.cause == file + " cannot be used: line 1: not understood: not a directory");
+    std::filesystem::permissions(file, std::filesystem::perms(0666));
+    status = resolve_settings(options, {}, *places.files).status();
+    CHECK(status.code == Code::kUntrusted);
+    CHECK(status.cause == file + " cannot be used: it can be written by other users");
   }
   SECTION("nvrtc") {
     const Status status =

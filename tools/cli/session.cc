@@ -52,6 +52,10 @@ void add_common_options(CLI::App& app, CommonOptions& options) {
       ->check(not_empty());
   app.add_option("--read-only-caches", options.settings.read_only_caches,
                  "colon-separated cache directories (ATTNLOOM_CACHE_RO)");
+  app.add_option("--trust-keys", options.settings.trust_keys,
+                 "file of public keys that entries of other caches must be signed by "
+                 "(ATTNLOOM_TRUST_KEYS)")
+      ->check(not_empty());
   app.add_option("--nvrtc", options.settings.nvrtc, "NVRTC library or its folder (ATTNLOOM_NVRTC)");
   app.add_flag_callback(
       "--no-jit", [&options] { options.settings.jit = false; },
