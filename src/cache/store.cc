@@ -9,6 +9,7 @@
 #include "cache/entry.h"
 #include "cache/own_root.h"
 #include "cache/read_only_place.h"
+#include "cache/remote.h"
 
 namespace attnloom {
 namespace {
@@ -29,6 +30,8 @@ struct Store::State {
       : options(std::move(given)),
         own(files, options.root, [this](const std::string& text) { warn(text); }) {
     for (const std::string& path : options.read_only) add_place(ReadOnlyPlace(files, path));
+    if (options.remote)
+      remote.emplace(*options.remote, [this](const std::string& text) { warn(text); });
   }
 
   // Without keys nothing could vouch for what a refused place holds, so it is not even searched.
@@ -53,7 +56,10 @@ struct Store::State {
   }
 
   std::optional<Found> look(const std::string& request_key, const std::string& target, Need need,
-                            int driver_version);
+                            int driver_version, Asking asking);
+  std::optional<Found> look_remote(const std::string& request_key, const std::string& target,
+                                   Need need, int driver_version);
+  void not_written(const Status& status);
   std::optional<Entry> read(const ReadOnlyPlace& place, const std::string& request_key,
                             const std::string& fingerprint, Unpack unpack);
   // "" or why the entry must not be used.
@@ -64,6 +70,7 @@ struct Store::State {
   std::set<std::string> warned;
   OwnRoot own;
   std::vector<ReadOnlyPlace> places;
+  std::optional<RemoteCache> remote;
   std::atomic<std::uint64_t> hits{0}, misses{0}, write_failures{0}, untrusted{0};
 };
 
@@ -98,7 +105,7 @@ std::optional<Entry> Store::State::read(const ReadOnlyPlace& place, const std::s
 }
 
 std::optional<Found> Store::State::look(const std::string& request_key, const std::string& target,
-                                        Need need, int driver_version) {
+                                        Need need, int driver_version, Asking asking) {
   const Unpack unpack = need.ptx ? Unpack::kAll : Unpack::kCubinOnly;
   const auto suits = [&](const std::optional<Entry>& entry) {
     return entry && entry->artifact.target == target && (!need.ptx || entry->has_ptx);
@@ -111,6 +118,7 @@ std::optional<Found> Store::State::look(const std::string& request_key, const st
     if (auto entry = own.read(request_key, toolchain.hex, unpack); suits(entry))
       return found(std::move(*entry), toolchain, Layer::kDisk);
   }
+  if (asking == Asking::kPoll) return std::nullopt;
   for (const ReadOnlyPlace& place : places) {
     for (const Fingerprint& toolchain : place.toolchains()) {
       if (!loadable(toolchain, driver_version)) continue;
@@ -118,32 +126,61 @@ std::optional<Found> Store::State::look(const std::string& request_key, const st
         return found(std::move(*entry), toolchain, place.layer());
     }
   }
+  return look_remote(request_key, target, need, driver_version);
+}
+
+std::optional<Found> Store::State::look_remote(const std::string& request_key,
+                                               const std::string& target, Need need,
+                                               int driver_version) {
+  if (!remote) return std::nullopt;
+  for (const Fingerprint& toolchain : remote->toolchains()) {
+    if (!loadable(toolchain, driver_version)) continue;
+    auto got = remote->read(request_key, toolchain.hex);
+    if (!got || got->entry.artifact.target != target || (need.ptx && !got->entry.has_ptx)) continue;
+    Artifact& artifact = got->entry.artifact;
+    if (!own.path().empty()) {
+      const Status kept = own.publish(request_key, artifact, [&] { return got->bytes; });
+      if (!kept.ok()) not_written(kept);
+    }
+    return Found{std::move(artifact), kernel_key(request_key, toolchain), Layer::kRemote};
+  }
   return std::nullopt;
 }
 
+void Store::State::not_written(const Status& status) {
+  ++write_failures;
+  warn("cache directory " + own.path() + " cannot be written (" + status.cause +
+       "); kernels stay in memory; " + kRootRemedy);
+}
+
 std::optional<Found> Store::find(const std::string& request_key, const std::string& target,
-                                 Need need, int driver_version) {
+                                 Need need, int driver_version, Asking asking) {
   if (!is_key(request_key)) return std::nullopt;
-  std::optional<Found> found = state_->look(request_key, target, need, driver_version);
-  ++(found ? state_->hits : state_->misses);
+  std::optional<Found> found = state_->look(request_key, target, need, driver_version, asking);
+  if (found)
+    ++state_->hits;
+  else if (asking == Asking::kRequest)
+    ++state_->misses;
   return found;
 }
 
 Status Store::publish(const std::string& request_key, const Source& source,
                       const Artifact& artifact) {
   State& state = *state_;
-  if (state.own.path().empty()) return ok_status();
+  const bool to_remote = state.remote && state.remote->writes();
+  if (state.own.path().empty() && !to_remote) return ok_status();
   if (!is_key(request_key) || !is_fingerprint(artifact.fingerprint.hex) || artifact.cubin.empty() ||
       artifact.target != source.target) {
     ++state.write_failures;
     return make_error(Code::kCacheIo, "", "not an artifact of this source: it is not stored");
   }
-  const Status status = state.own.publish(
-      request_key, artifact, [&] { return encode_entry(request_key, source, artifact); });
-  if (!status.ok()) {
-    ++state.write_failures;
-    state.warn("cache directory " + state.own.path() + " cannot be written (" + status.cause +
-               "); kernels stay in memory; " + kRootRemedy);
+  const auto encode = [&] { return encode_entry(request_key, source, artifact); };
+  Status status;
+  if (!state.own.path().empty()) status = state.own.publish(request_key, artifact, encode);
+  if (!status.ok()) state.not_written(status);
+  if (to_remote) {
+    const Entry entry = {request_key, artifact, !artifact.ptx.empty(), {}};
+    (void)state.remote->publish(entry, encode());  // it has warned
   }
   return status;
 }
@@ -155,10 +192,20 @@ const std::string& Store::root_refusal() const {
   return state_->own.refusal();
 }
 
+std::string Store::remote() const {
+  return state_->remote ? state_->remote->text() : "";
+}
+
 StoreCounters Store::counters() const {
-  return {
+  StoreCounters counters = {
       state_->hits,           state_->misses,   state_->own.published(), state_->own.quarantined(),
       state_->write_failures, state_->untrusted};
+  if (state_->remote) {
+    counters.remote_published = state_->remote->published();
+    counters.remote_refused = state_->remote->refused();
+    counters.remote_failures = state_->remote->failures();
+  }
+  return counters;
 }
 
 std::string default_cache_root(const std::string& cache_dir, const std::string& xdg_cache_home,

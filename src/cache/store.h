@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "cache/key.h"
 #include "cache/layer.h"
+#include "cache/remote.h"
 #include "cache/trust.h"
 #include "compile/artifact.h"
 
@@ -30,6 +31,7 @@ struct StoreOptions {
   // Null: what only this user or root can write is trusted. Otherwise every entry outside the root
   // needs a signature by one of them (docs/decisions/011).
   std::shared_ptr<const TrustedKeys> trust_keys;
+  std::optional<RemoteOptions> remote;           // searched last
   std::function<void(const std::string&)> warn;  // one line; may be empty
 };
 
@@ -51,6 +53,14 @@ struct StoreCounters {
   std::uint64_t quarantined = 0;
   std::uint64_t write_failures = 0;
   std::uint64_t untrusted = 0;  // entries, or whole places, that were passed over
+  std::uint64_t remote_published = 0;
+  std::uint64_t remote_refused = 0;   // entries that were damaged or not trusted
+  std::uint64_t remote_failures = 0;  // requests without a usable answer
+};
+
+enum class Asking {
+  kRequest,
+  kPoll,  // whether another process has published meanwhile: the own root only, misses not counted
 };
 
 class Store {
@@ -64,12 +74,14 @@ class Store {
   // The entry of the newest toolchain that `driver_version` can load (0: no driver, any). Opens no
   // compiler.
   std::optional<Found> find(const std::string& request_key, const std::string& target, Need need,
-                            int driver_version);
-  // Errors are CACHE_IO and never fatal: the artifact can be used all the same.
+                            int driver_version, Asking asking = Asking::kRequest);
+  // Into the root and, where it is written, the remote. Errors are CACHE_IO of the root and never
+  // fatal: the artifact can be used all the same.
   Status publish(const std::string& request_key, const Source& source, const Artifact& artifact);
 
   const std::string& root() const;          // "" when there is none or it was refused
   const std::string& root_refusal() const;  // why, or ""
+  std::string remote() const;               // the server; "" when there is none
   StoreCounters counters() const;
 
  private:

@@ -60,7 +60,8 @@ struct Engine::State {
 
  private:
   std::shared_ptr<BuiltKernel> in_memory(const std::string& request_key);
-  std::shared_ptr<BuiltKernel> in_store(const Source& source, const std::string& request_key);
+  std::shared_ptr<BuiltKernel> in_store(const Source& source, const std::string& request_key,
+                                        Asking asking = Asking::kRequest);
   std::shared_ptr<BuiltKernel> keep(const std::string& request_key,
                                     std::shared_ptr<BuiltKernel> built);
   Result<std::shared_ptr<BuiltKernel>> compile(const Source& source, const std::string& request_key,

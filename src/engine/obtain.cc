@@ -72,8 +72,10 @@ int Engine::State::driver_version() const {
 }
 
 std::shared_ptr<BuiltKernel> Engine::State::in_store(const Source& source,
-                                                     const std::string& request_key) {
-  std::optional<Found> found = store->find(request_key, source.target, need(), driver_version());
+                                                     const std::string& request_key,
+                                                     Asking asking) {
+  std::optional<Found> found =
+      store->find(request_key, source.target, need(), driver_version(), asking);
   if (!found) return nullptr;
   auto built = std::make_shared<BuiltKernel>();
   built->artifact = std::move(found->artifact);
@@ -134,14 +136,15 @@ Result<std::shared_ptr<BuiltKernel>> Engine::State::compile(const Source& source
                                                             const std::string& request_key,
                                                             const std::string& label) {
   std::shared_ptr<BuiltKernel> stored;
-  const auto look = [&] {
-    if (!stored) stored = in_store(source, request_key);
+  const auto look = [&](Asking asking) {
+    if (!stored) stored = in_store(source, request_key, asking);
     return stored != nullptr;
   };
   std::optional<NodeLock> lock;
   if (!options.lock_directory.empty()) {
-    lock.emplace(node_lock(request_key, look));
-    if (look()) return stored;
+    lock.emplace(node_lock(request_key, [&] { return look(Asking::kPoll); }));
+    // The holder before us may have another root and have published to a remote both share.
+    if (look(Asking::kRequest)) return stored;
   }
   count(tallies.misses);
   options.log.info("compiling " + label + ", request_key " + request_key);

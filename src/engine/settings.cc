@@ -170,6 +170,7 @@ Result<Settings> resolve_settings(const SettingOptions& options, const Environme
   ATTNLOOM_CHECK(resolve_trust_keys(options, environment, files, settings));
   ATTNLOOM_TRY(settings.nvrtc, resolve_nvrtc(options, environment, files));
   ATTNLOOM_TRY(settings.lock_dir, resolve_lock_dir(options, environment, files));
+  ATTNLOOM_TRY(settings.remote, resolve_remote(options.remote, environment, settings.trusted));
   settings.search.path = settings.nvrtc.value;
   settings.search.cuda_home = environment.get("CUDA_HOME");
   settings.search.python_paths = python_paths(options, environment, files);
@@ -178,7 +179,7 @@ Result<Settings> resolve_settings(const SettingOptions& options, const Environme
 }
 
 Json settings_to_json(const Settings& settings) {
-  return {
+  Json json = {
       {"cache", setting_json(settings.cache_root)},
       {"read_only_caches", {{"paths", settings.read_only}, {"origin", settings.read_only_origin}}},
       {"trust_keys", trust_json(settings)},
@@ -186,6 +187,8 @@ Json settings_to_json(const Settings& settings) {
       {"lock_dir", setting_json(settings.lock_dir)},
       {"jit", {{"value", settings.jit ? "allow" : "never"}, {"origin", settings.jit_origin}}},
   };
+  json.update(settings.remote.shown);
+  return json;
 }
 
 std::string own_folder() {

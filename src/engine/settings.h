@@ -15,6 +15,7 @@
 #include "cache/trust.h"
 #include "compile/toolchain.h"
 #include "engine/environment.h"
+#include "engine/remote_settings.h"
 
 namespace attnloom {
 
@@ -28,6 +29,7 @@ struct SettingOptions {
   std::optional<bool> jit;
   std::string
       python_paths;  // colon-separated site-packages folders, searched before the environment's
+  RemoteChoices remote;
 };
 
 struct Setting {
@@ -46,6 +48,7 @@ struct Settings {
   Setting lock_dir;
   bool jit = true;
   std::string jit_origin;
+  RemoteSettings remote;
   NvrtcSearch search;  // filled from `nvrtc` and the environment
 };
 

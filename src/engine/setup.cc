@@ -52,6 +52,7 @@ Result<std::unique_ptr<Engine>> make_engine(const SetupOptions& options,
   engine_options.store.root = settings.cache_root.value;
   engine_options.store.read_only = settings.read_only;
   engine_options.store.trust_keys = settings.trusted;
+  engine_options.store.remote = settings.remote.remote;
   engine_options.jit = settings.jit;
   engine_options.lock_directory = settings.lock_dir.value;
   engine_options.log = std::move(log);

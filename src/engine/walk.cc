@@ -58,6 +58,7 @@ Status not_cached(const Spec& spec, const KernelChoice& choice, const std::strin
                   const Engine::State& engine) {
   std::string layers = engine.store->root().empty() ? "no writable cache" : engine.store->root();
   for (const std::string& path : engine.options.store.read_only) layers += ", " + path;
+  if (!engine.store->remote().empty()) layers += ", " + engine.store->remote();
   return make_error(Code::kNotCached, "",
                     label_of(spec, choice) + " (request_key " + key + ") is in none of: " + layers,
                     "run `attnloom compile SPEC --target " + spec.target->name() +

@@ -56,6 +56,9 @@ void add_common_options(CLI::App& app, CommonOptions& options) {
                  "file of public keys that entries of other caches must be signed by "
                  "(ATTNLOOM_TRUST_KEYS)")
       ->check(not_empty());
+  app.add_option("--remote", options.settings.remote.remote,
+                 "address of an HTTP cache (ATTNLOOM_REMOTE)")
+      ->check(not_empty());
   app.add_option("--nvrtc", options.settings.nvrtc, "NVRTC library or its folder (ATTNLOOM_NVRTC)");
   app.add_flag_callback(
       "--no-jit", [&options] { options.settings.jit = false; },

@@ -17,13 +17,13 @@ constexpr std::size_t kMostTokenBytes = 4096;
 constexpr std::uint32_t kOthers = 077;
 
 Status refuse(const std::string& path, const std::string& why) {
-  return make_error(Code::kCacheIo, "", "the token file " + path + " cannot be used: " + why,
-                    "keep the token alone in a file of mode 0600");
+  return make_error(Code::kCacheIo, "", path + " cannot be used: " + why,
+                    "keep the secret alone in a file of mode 0600");
 }
 
 }  // namespace
 
-Result<std::string> read_token(const std::string& path) {
+Result<std::string> read_private_file(const std::string& path, std::size_t most_bytes) {
   std::error_code error;
   const std::string real = std::filesystem::canonical(path, error).string();
   if (error) return refuse(path, error.message());
@@ -31,14 +31,18 @@ Result<std::string> read_token(const std::string& path) {
   const FileInfo info = files->info(real);
   if (!info.is_regular) return refuse(path, "it is not a file");
   if ((info.mode & kOthers) != 0) return refuse(path, "its group or others have access");
-  if (info.bytes > kMostTokenBytes) return refuse(path, "it is longer than 4096 bytes");
-  ATTNLOOM_TRY(std::string token, files->read(real));
+  if (info.bytes > most_bytes)
+    return refuse(path, "it is longer than " + std::to_string(most_bytes) + " bytes");
+  return files->read(real);
+}
+
+Result<std::string> read_token(const std::string& path) {
+  ATTNLOOM_TRY(std::string token, read_private_file(path, kMostTokenBytes));
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r' || token.back() == ' '))
     token.pop_back();
   if (token.empty()) return refuse(path, "it is empty");
   for (const char letter : token)
-    if (letter <= ' ' || letter >= 127)
-      return refuse(path, "its token is no line of visible ASCII");
+    if (letter <= ' ' || letter >= 127) return refuse(path, "it is no line of visible ASCII");
   return token;
 }
 

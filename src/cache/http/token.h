@@ -3,6 +3,7 @@
 // printed. Thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -10,8 +11,11 @@
 
 namespace attnloom::http {
 
-// The text of `path` without white space at its end. Links are followed, as secrets are mounted
-// that way. CACHE_IO for a file that cannot be read, that others can read, or that holds no token.
+// A secret of at most `most_bytes`. Links are followed, as secrets are mounted that way. CACHE_IO,
+// with the reason, for a file that cannot be read or that others can read.
+Result<std::string> read_private_file(const std::string& path, std::size_t most_bytes);
+
+// The text of such a file without white space at its end; CACHE_IO also where that is no token.
 Result<std::string> read_token(const std::string& path);
 
 // Takes the same time wherever the first difference is.
