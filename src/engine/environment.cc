@@ -21,6 +21,8 @@ constexpr std::array kTable = {
                 "1: take entries from servers without signatures; else trusted keys are needed"},
     VariableRow{"ATTNLOOM_SIGN_KEY",
                 "file (mode 0600) with the private key that signs what is put into the HTTP cache"},
+    VariableRow{"ATTNLOOM_COMPILE_URL",
+                "address of a compile service, which is then asked before NVRTC here"},
     VariableRow{"ATTNLOOM_OFFLINE", "1: no server is asked"},
     VariableRow{"ATTNLOOM_NVRTC",
                 "the NVRTC library, or the folder that holds it; nothing else is then tried"},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/remote_settings.h"
 
+#include <string_view>
 #include <utility>
 
 #include "cache/http/token.h"
@@ -58,71 +59,85 @@ Status without_trust(const std::string& origin) {
                     "server and network by ATTNLOOM_REMOTE_UNSIGNED=1");
 }
 
-struct Files {
-  std::string token;
-  std::optional<SigningKey> signing_key;
+// Everything that was said, as it was said.
+struct Said {
+  Named remote, service, token_file, sign_key;
+  Switch write, trusting, offline;
 };
 
-Result<Files> read_files(const Named& token_file, const Named& sign_key) {
-  Files files;
-  if (!token_file.value.empty()) {
-    Result<std::string> token = http::read_token(token_file.value);
-    if (!token.ok()) return at(token_file.origin, token.status());
-    files.token = std::move(token).value();
-  }
-  if (!sign_key.value.empty()) {
-    const Result<std::string> pem = http::read_private_file(sign_key.value, kMostKeyBytes);
-    if (!pem.ok()) return at(sign_key.origin, pem.status());
-    ATTNLOOM_TRY(files.signing_key, SigningKey::parse(*pem, sign_key.origin));
-  }
-  return files;
+Result<Said> read_said(const RemoteChoices& choices, const Environment& variables) {
+  Said said;
+  said.remote = named(choices.remote, "remote", variables, "ATTNLOOM_REMOTE");
+  if (!choices.no_service)
+    said.service = named(choices.compile_url, "compile_url", variables, "ATTNLOOM_COMPILE_URL");
+  said.token_file =
+      named(choices.token_file, "remote_token_file", variables, "ATTNLOOM_REMOTE_TOKEN_FILE");
+  said.sign_key = named(choices.sign_key, "sign_key", variables, "ATTNLOOM_SIGN_KEY");
+  ATTNLOOM_TRY(said.write,
+               switched(choices.write, "remote_write", variables, "ATTNLOOM_REMOTE_WRITE"));
+  ATTNLOOM_TRY(said.trusting, switched(choices.unsigned_entries, "remote_unsigned", variables,
+                                       "ATTNLOOM_REMOTE_UNSIGNED"));
+  ATTNLOOM_TRY(said.offline, switched(choices.offline, "offline", variables, "ATTNLOOM_OFFLINE"));
+  return said;
+}
+
+Json shown(const Said& said) {
+  return {{"remote", shown(said.remote, "url")},
+          {"remote_write", shown(said.write)},
+          {"remote_unsigned", shown(said.trusting)},
+          {"remote_token_file", shown(said.token_file, "path")},
+          {"sign_key", shown(said.sign_key, "path")},
+          {"compile_url", shown(said.service, "url")},
+          {"offline", shown(said.offline)}};
+}
+
+using ReadUrl = Result<http::Url> (*)(std::string_view);
+
+Result<http::Url> read_url(const Named& said, ReadUrl read) {
+  if (said.value.empty()) return http::Url();
+  Result<http::Url> url = read(said.value);
+  return url.ok() ? url : at(said.origin, url.status());
+}
+
+Result<std::optional<SigningKey>> read_key(const Named& sign_key) {
+  if (sign_key.value.empty()) return std::optional<SigningKey>();
+  const Result<std::string> pem = http::read_private_file(sign_key.value, kMostKeyBytes);
+  if (!pem.ok()) return at(sign_key.origin, pem.status());
+  ATTNLOOM_TRY(SigningKey key, SigningKey::parse(*pem, sign_key.origin));
+  return std::optional<SigningKey>(std::move(key));
 }
 
 }  // namespace
 
 Result<RemoteSettings> resolve_remote(const RemoteChoices& choices, const Environment& environment,
                                       const std::shared_ptr<const TrustedKeys>& keys) {
-  const Named remote = named(choices.remote, "remote", environment, "ATTNLOOM_REMOTE");
-  const Named service =
-      named(choices.compile_url, "compile_url", environment, "ATTNLOOM_COMPILE_URL");
-  const Named token =
-      named(choices.token_file, "remote_token_file", environment, "ATTNLOOM_REMOTE_TOKEN_FILE");
-  const Named key = named(choices.sign_key, "sign_key", environment, "ATTNLOOM_SIGN_KEY");
-  ATTNLOOM_TRY(const Switch write,
-               switched(choices.write, "remote_write", environment, "ATTNLOOM_REMOTE_WRITE"));
-  ATTNLOOM_TRY(const Switch trusting, switched(choices.unsigned_entries, "remote_unsigned",
-                                               environment, "ATTNLOOM_REMOTE_UNSIGNED"));
-  ATTNLOOM_TRY(const Switch offline,
-               switched(choices.offline, "offline", environment, "ATTNLOOM_OFFLINE"));
+  ATTNLOOM_TRY(const Said said, read_said(choices, environment));
   RemoteSettings settings;
-  settings.unsigned_entries = trusting.on;
-  settings.shown = {
-      {"remote", shown(remote, "url")},     {"remote_write", shown(write)},
-      {"remote_unsigned", shown(trusting)}, {"remote_token_file", shown(token, "path")},
-      {"sign_key", shown(key, "path")},     {"compile_url", shown(service, "url")},
-      {"offline", shown(offline)}};
+  settings.unsigned_entries = said.trusting.on;
+  settings.shown = shown(said);
   // Read even where it is not used: an address with a password must be shown nowhere.
-  const Result<http::Url> remote_url =
-      remote.value.empty() ? http::Url() : http::parse_base_url(remote.value);
-  if (!remote_url.ok()) return at(remote.origin, remote_url.status());
-  const Result<http::Url> service_url =
-      service.value.empty() ? http::Url() : http::parse_service_url(service.value);
-  if (!service_url.ok()) return at(service.origin, service_url.status());
-  if (offline.on) return settings;
-  ATTNLOOM_TRY(const Files files, read_files(token, key));
-  if (!remote.value.empty()) {
-    if (!keys && !trusting.on) return without_trust(remote.origin);
-    settings.remote = RemoteOptions{.client = {.server = remote_url.value(), .token = files.token},
-                                    .write = write.on,
-                                    .unsigned_entries = trusting.on,
+  ATTNLOOM_TRY(const http::Url remote, read_url(said.remote, http::parse_base_url));
+  ATTNLOOM_TRY(const http::Url service, read_url(said.service, http::parse_service_url));
+  ATTNLOOM_TRY(settings.signing_key, read_key(said.sign_key));
+  if (said.offline.on) return settings;
+  std::string token;
+  if (!said.token_file.value.empty()) {
+    Result<std::string> read = http::read_token(said.token_file.value);
+    if (!read.ok()) return at(said.token_file.origin, read.status());
+    token = std::move(read).value();
+  }
+  for (const Named* named : {&said.remote, &said.service})
+    if (!named->value.empty() && !keys && !said.trusting.on) return without_trust(named->origin);
+  if (!said.remote.value.empty()) {
+    settings.remote = RemoteOptions{.client = {.server = remote, .token = token},
+                                    .write = said.write.on,
+                                    .unsigned_entries = said.trusting.on,
                                     .keys = keys,
-                                    .signing_key = files.signing_key};
+                                    .signing_key = settings.signing_key};
   }
-  if (!service.value.empty()) {
-    if (!keys && !trusting.on) return without_trust(service.origin);
-    settings.service = http::ClientOptions{
-        .server = service_url.value(), .token = files.token, .total_time = kServiceTime};
-  }
+  if (!said.service.value.empty())
+    settings.service =
+        http::ClientOptions{.server = service, .token = token, .total_time = kServiceTime};
   return settings;
 }
 

@@ -24,12 +24,14 @@ struct RemoteChoices {
   std::optional<bool> write;
   std::optional<bool> unsigned_entries;
   std::optional<bool> offline;
+  bool no_service = false;  // compile_url is not looked at: a service compiles itself
 };
 
 struct RemoteSettings {
   std::optional<RemoteOptions> remote;         // none: not named, or offline
   std::optional<http::ClientOptions> service;  // the same
   bool unsigned_entries = false;
+  std::optional<SigningKey> signing_key;
   Json shown = Json::object();  // with the origins; holds no secret
 };
 

@@ -76,6 +76,7 @@ Result<Step> take_step(Engine::State& engine, const WalkRequest& request,
   step.obtained = engine.find(source, step.request_key);
   if (step.obtained.built) return step;
   if (!request.may_compile) return not_cached(*request.spec, choice, step.request_key, engine);
+  if (engine.options.before_compile) engine.options.before_compile(step.request_key, *request.spec);
   Result<Obtained> compiled =
       engine.obtain(source, step.request_key, label_of(*request.spec, choice));
   if (!compiled.ok()) return with_json_line(compiled.status(), *request.field_lines);

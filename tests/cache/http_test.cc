@@ -11,6 +11,7 @@
 #include "cache/http/action_result.h"
 #include "cache/http/answer_head.h"
 #include "cache/http/client.h"
+#include "cache/http/error_answer.h"
 #include "cache/http/token.h"
 #include "cache_for_tests.h"
 #include "raw_server.h"
@@ -120,6 +121,25 @@ TEST_CASE("action results: ours, a server's own JSON, and refusals") {
     const auto refused = parse_action_result(text);
     REQUIRE_FALSE(refused.ok());
     CHECK(refused.status().code == Code::kCacheCorrupt);
+  }
+}
+
+TEST_CASE("errors of a service: its code and words, on one line, or REMOTE") {
+  const Status error = read_error_answer(
+      R"({"code":"COMPILE_FAILED","path":"$.x","cause":"a\nb","remedy":"c","retryable":false})");
+  CHECK(error.code == Code::kCompileFailed);
+  CHECK(error.path == "$.x");
+  CHECK(error.cause == "a b");
+  CHECK(error.remedy == "c");
+  CHECK(read_error_answer(R"({"code":"UNHEARD_OF","cause":"a"})").code == Code::kRemote);
+  CHECK(read_error_answer(R"({"code":"OK","cause":"a"})").code == Code::kRemote);
+  CHECK(read_error_answer(R"({"code":"INTERNAL","cause":")" + std::string(9000, 'x') + "\"}")
+            .cause.size() == 2000);
+  const std::string wrong[] = {
+      "", "[]", "null", "<html>", R"({"code":7,"cause":7})", std::string(70'000, ' ')};
+  for (const std::string& text : wrong) {
+    CHECK(read_error_answer(text).code == Code::kRemote);
+    CHECK_FALSE(read_error_answer(text).cause.empty());
   }
 }
 

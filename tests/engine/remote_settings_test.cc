@@ -93,7 +93,15 @@ TEST_CASE("offline asks nobody, and reads no secret") {
   REQUIRE(settings.ok());
   CHECK_FALSE(settings->remote);
   CHECK_FALSE(settings->service);
+  CHECK_FALSE(settings->signing_key);
   CHECK(settings->shown["offline"] == Json({{"value", true}, {"origin", "ATTNLOOM_OFFLINE"}}));
+}
+
+TEST_CASE("a service that compiles itself looks at no other") {
+  const auto settings = resolve_remote(
+      {.no_service = true}, environment({{"ATTNLOOM_COMPILE_URL", "http://cache"}}), nullptr);
+  REQUIRE(settings.ok());
+  CHECK_FALSE(settings->service);
 }
 
 TEST_CASE("the error names option or variable, and repeats no secret") {

@@ -105,6 +105,13 @@ Result<std::unique_ptr<Toolchain>> open_toolchain(const CommonOptions& options) 
   return make_nvrtc_toolchain(settings.search);
 }
 
+Result<std::optional<SigningKey>> open_signing_key(const CommonOptions& options) {
+  const std::unique_ptr<FileSystem> files = make_real_file_system();
+  ATTNLOOM_TRY(const Settings settings,
+               resolve_settings(options.settings, read_environment(), *files));
+  return settings.remote.signing_key;
+}
+
 Result<ParsedSpec> load_spec(const std::string& path) {
   ATTNLOOM_TRY(const std::string text, read_input(path));
   ATTNLOOM_TRY(const JsonDocument document, parse_json(text, Code::kSpecInvalid));
