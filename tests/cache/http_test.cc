@@ -54,7 +54,18 @@ TEST_CASE("addresses are scheme, host, port and path, and nothing else") {
   }
   for (const char* text : {"unix:", "unix:relative"}) CHECK_FALSE(parse_service_url(text).ok());
   CHECK_FALSE(parse_service_url("unix:/" + std::string(107, 's')).ok());
-  CHECK(parse_redirect("http://a/b?sig=1&x=%20")->path == "/b?sig=1&x=%20");
+  const Url plain = parse_base_url("http://cache").value();
+  const Url safe = parse_base_url("https://cache").value();
+  CHECK(parse_redirect(plain, "http://a/b?sig=1&x=%20")->path == "/b?sig=1&x=%20");
+  CHECK(parse_redirect(plain, "https://a/b").ok());
+  CHECK(parse_redirect(safe, "https://a/b").ok());
+  CHECK_FALSE(parse_redirect(safe, "http://a/b").ok());
+  CHECK_FALSE(parse_redirect(plain, "http://u:p@a/b").ok());
+  CHECK_FALSE(parse_redirect(plain, "").ok());
+  CHECK(same_server(plain, parse_base_url("http://CACHE:80/other").value()));
+  CHECK_FALSE(same_server(plain, safe));
+  CHECK_FALSE(same_server(plain, parse_base_url("http://cache:81").value()));
+  CHECK_FALSE(same_server(plain, parse_base_url("http://cache.").value()));
 }
 
 TEST_CASE("an address with a password is refused without repeating it") {

@@ -2,10 +2,14 @@
 """A fleet cache behind a real nginx, with the configuration of docs/DEPLOY.md."""
 
 import glob
+import http.server
 import json
 import os
+import shutil
+import ssl
 import subprocess
 import tempfile
+import threading
 import unittest
 
 from harness import PROGRAM, SPEC, ProgramTest, changed
@@ -145,6 +149,40 @@ class FleetCache(ProgramTest):
         ):
             outcome = self.run_program("compile", spec, "--json", env=self.node("a", **changes))
             self.assertEqual((outcome.status, outcome.json["path"]), (3, path), outcome.text)
+
+
+@unittest.skipIf(shutil.which("openssl") is None, "no openssl to make a certificate with")
+class Certificates(ProgramTest):
+    def test_a_certificate_that_nobody_signed_is_not_accepted(self):
+        key, certificate = os.path.join(self.scratch, "tls.key"), os.path.join(self.scratch, "tls.crt")
+        make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+        subject = ["-days", "1", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+        subprocess.run([*make, *subject, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+        asked = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                asked.append(self.path)
+                self.send_error(404)
+
+            def log_message(self, *arguments):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        self.addCleanup(lambda: (server.shutdown(), thread.join(), server.server_close()))
+        spec = self.write("spec.json", SPEC)
+        url = f"https://localhost:{server.server_port}"
+        look = {"ATTNLOOM_REMOTE": url, "ATTNLOOM_REMOTE_UNSIGNED": "1"}
+        refused = self.run_program("compile", spec, "--json", "--no-jit", env=self.environment(**look))
+        self.assert_refused(refused, 3, "NOT_CACHED")
+        self.assertIn("REMOTE: the remote cache is passed over: " + url, refused.errors)
+        self.assertEqual(asked, [])
+        self.assertIn("certificate", refused.errors)
 
 
 if __name__ == "__main__":

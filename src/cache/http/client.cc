@@ -212,9 +212,8 @@ Result<Response> HttpClient::State::follow(const Request& request) {
     // A body goes where the user sent it and nowhere else.
     const bool asks = request.method == Method::kGet || request.method == Method::kHead;
     if (!asks || !options.server.socket.empty()) return trouble("it redirects what we send");
-    const Result<Url> target = parse_redirect(next);
-    if (!target.ok()) return trouble("it redirects to an address that is none");
-    if (url.tls && !target->tls) return trouble("it redirects from https to http");
+    const Result<Url> target = parse_redirect(url, next);
+    if (!target.ok()) return trouble("it redirects where we do not go: " + target.status().cause);
     url = target.value();
   }
   return trouble("it redirects more than " + std::to_string(kMostRedirects) + " times");

@@ -117,8 +117,11 @@ Result<Url> parse_service_url(std::string_view text) {
   return url;
 }
 
-Result<Url> parse_redirect(std::string_view text) {
-  return read(text, true);
+Result<Url> parse_redirect(const Url& from, std::string_view text) {
+  ATTNLOOM_TRY(Url url, read(text, true));
+  if (from.tls && !url.tls)
+    return make_error(Code::kArgumentInvalid, "", "it leads from https to http");
+  return url;
 }
 
 bool same_server(const Url& a, const Url& b) {

@@ -27,8 +27,8 @@ struct Url {
 Result<Url> parse_base_url(std::string_view text);
 // The same, or "unix:/absolute/path" of a socket.
 Result<Url> parse_service_url(std::string_view text);
-// Where a server sends us: absolute, a query is allowed.
-Result<Url> parse_redirect(std::string_view text);
+// Where `from` sends us: absolute, a query is allowed, never from https to http.
+Result<Url> parse_redirect(const Url& from, std::string_view text);
 
 bool same_server(const Url& a, const Url& b);  // scheme, host and port
 
