@@ -2,8 +2,6 @@
 #include "cache/own_root.h"
 
 #include <chrono>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "cache/layout.h"

@@ -12,6 +12,7 @@
 #include "cache/own_files.h"
 #include "cache/own_root.h"
 #include "cache/read_only_place.h"
+#include "cache/remote.h"
 
 namespace attnloom {
 namespace {
@@ -31,6 +32,8 @@ struct Store::State {
         own(
             files, options.root, [this](const std::string& text) { warn(text); }, options.care) {
     for (const std::string& named : options.read_only) add_place(ReadOnlyPlace(files, named));
+    if (options.remote)
+      remote.emplace(*options.remote, [this](const std::string& text) { warn(text); });
   }
 
   void add_place(ReadOnlyPlace place) {
@@ -59,6 +62,13 @@ struct Store::State {
 
   std::optional<Found> look(const std::string& request_key, const std::string& target, Need need,
                             int driver_version, Asking asking);
+  bool is_rejected(const std::string& request_key, const std::string& fingerprint) {
+    const std::scoped_lock lock(mutex);
+    return rejected.contains(request_key + "." + fingerprint);
+  }
+  std::optional<Found> look_remote(const std::string& request_key, const std::string& target,
+                                   Need need, int driver_version);
+  void not_written(const Status& status);
   std::optional<Entry> read(const ReadOnlyPlace& place, const std::string& request_key,
                             const std::string& fingerprint, Unpack unpack);
 
@@ -75,6 +85,7 @@ struct Store::State {
   OwnRoot own;
   std::vector<ReadOnlyPlace> places;
   std::array<Tally, kLayers> layers;
+  std::optional<RemoteCache> remote;
   std::atomic<std::uint64_t> hits{0}, misses{0}, write_failures{0}, untrusted{0};
 };
 
@@ -85,10 +96,7 @@ Store::~Store() = default;
 
 std::optional<Entry> Store::State::read(const ReadOnlyPlace& place, const std::string& request_key,
                                         const std::string& fingerprint, Unpack unpack) {
-  {
-    const std::scoped_lock lock(mutex);
-    if (rejected.contains(request_key + "." + fingerprint)) return std::nullopt;
-  }
+  if (is_rejected(request_key, fingerprint)) return std::nullopt;
   const auto pass_over = [&](std::atomic<std::uint64_t>& tally, const std::string& how) {
     ++tally;
     warn("the entry " + request_key + "." + fingerprint + " of " + place.path() + how);
@@ -134,7 +142,35 @@ std::optional<Found> Store::State::look(const std::string& request_key, const st
     }
     ++of(place.layer()).misses;
   }
+  return look_remote(request_key, target, need, driver_version);
+}
+
+std::optional<Found> Store::State::look_remote(const std::string& request_key,
+                                               const std::string& target, Need need,
+                                               int driver_version) {
+  if (!remote) return std::nullopt;
+  for (const Fingerprint& toolchain : remote->toolchains()) {
+    if (!loadable(toolchain, driver_version)) continue;
+    if (is_rejected(request_key, toolchain.hex)) continue;
+    auto got = remote->read(request_key, toolchain.hex);
+    if (!got || got->entry.artifact.target != target || (need.ptx && !got->entry.has_ptx)) continue;
+    Artifact& artifact = got->entry.artifact;
+    if (!own.path().empty()) {
+      const Status kept = own.publish(request_key, artifact, [&] { return got->bytes; });
+      if (!kept.ok()) not_written(kept);
+    }
+    ++of(Layer::kRemote).hits;
+    of(Layer::kRemote).bytes += artifact.cubin.size() + artifact.ptx.size();
+    return Found{std::move(artifact), kernel_key(request_key, toolchain), Layer::kRemote};
+  }
+  ++of(Layer::kRemote).misses;
   return std::nullopt;
+}
+
+void Store::State::not_written(const Status& status) {
+  ++write_failures;
+  warn("cache directory " + own.path() + " cannot be written (" + status.cause +
+       "); kernels stay in memory; " + kRootRemedy);
 }
 
 std::optional<Found> Store::find(const std::string& request_key, const std::string& target,
@@ -151,18 +187,20 @@ std::optional<Found> Store::find(const std::string& request_key, const std::stri
 Status Store::publish(const std::string& request_key, const Source& source,
                       const Artifact& artifact) {
   State& state = *state_;
-  if (state.own.path().empty()) return ok_status();
+  const bool to_remote = state.remote && state.remote->writes();
+  if (state.own.path().empty() && !to_remote) return ok_status();
   if (!is_key(request_key) || !is_fingerprint(artifact.fingerprint.hex) || artifact.cubin.empty() ||
       artifact.target != source.target) {
     ++state.write_failures;
     return make_error(Code::kCacheIo, "", "not an artifact of this source: it is not stored");
   }
-  const Status status = state.own.publish(
-      request_key, artifact, [&] { return encode_entry(request_key, source, artifact); });
-  if (!status.ok()) {
-    ++state.write_failures;
-    state.warn("cache directory " + state.own.path() + " cannot be written (" + status.cause +
-               "); kernels stay in memory; " + kRootRemedy);
+  const auto encode = [&] { return encode_entry(request_key, source, artifact); };
+  Status status;
+  if (!state.own.path().empty()) status = state.own.publish(request_key, artifact, encode);
+  if (!status.ok()) state.not_written(status);
+  if (to_remote) {
+    const Entry entry = {request_key, artifact, !artifact.ptx.empty(), {}};
+    (void)state.remote->publish(entry, encode());  // it has warned
   }
   return status;
 }
@@ -278,6 +316,10 @@ const std::string& Store::root_refusal() const {
   return state_->own.refusal();
 }
 
+std::string Store::remote() const {
+  return state_->remote ? state_->remote->text() : "";
+}
+
 std::vector<BundleSummary> Store::bundles() const {
   std::vector<BundleSummary> all;
   for (const ReadOnlyPlace& place : state_->places)
@@ -304,6 +346,11 @@ StoreCounters Store::counters() const {
     counters.layers[i] = {from.hits, from.misses, from.corrupt, from.bytes};
   }
   counters.layers[static_cast<std::size_t>(Layer::kDisk)].corrupt = state.own.quarantined();
+  if (state.remote) {
+    counters.remote_published = state.remote->published();
+    counters.remote_refused = state.remote->refused();
+    counters.remote_failures = state.remote->failures();
+  }
   return counters;
 }
 

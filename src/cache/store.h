@@ -22,6 +22,7 @@
 #include "cache/catalog.h"
 #include "cache/key.h"
 #include "cache/layer.h"
+#include "cache/remote.h"
 #include "cache/root_care.h"
 #include "cache/trust.h"
 #include "compile/artifact.h"
@@ -35,6 +36,7 @@ struct StoreOptions {
   // Null: what only this user or root can write is trusted. Otherwise every entry outside the root
   // needs a signature by one of them (docs/decisions/011).
   std::shared_ptr<const TrustedKeys> trust_keys;
+  std::optional<RemoteOptions> remote;           // searched last
   std::function<void(const std::string&)> warn;  // one line; may be empty
   CareOptions care;                              // of root
 };
@@ -70,6 +72,9 @@ struct StoreCounters {
   std::uint64_t evicted = 0;
   std::uint64_t evicted_bytes = 0;
   std::array<LayerCounters, kLayers> layers;  // by Layer
+  std::uint64_t remote_published = 0;
+  std::uint64_t remote_refused = 0;   // entries that were damaged or not trusted
+  std::uint64_t remote_failures = 0;  // requests without a usable answer
 };
 
 // A bundle that is searched.
@@ -96,7 +101,8 @@ class Store {
   // compiler.
   std::optional<Found> find(const std::string& request_key, const std::string& target, Need need,
                             int driver_version, Asking asking = Asking::kRequest);
-  // Errors are CACHE_IO and never fatal: the artifact can be used all the same.
+  // Into the root and, where it is written, the remote. Errors are CACHE_IO of the root and never
+  // fatal: the artifact can be used all the same.
   Status publish(const std::string& request_key, const Source& source, const Artifact& artifact);
   // The device refused this entry. It is quarantined in the own root, and passed over from now on
   // in every other place.
@@ -123,6 +129,7 @@ class Store {
   const std::string& root() const;          // "" when there is none or it was refused
   const std::string& root_refusal() const;  // why, or ""
   std::vector<BundleSummary> bundles() const;
+  std::string remote() const;  // the server; "" when there is none
   StoreCounters counters() const;
 
  private:

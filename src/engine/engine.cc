@@ -173,7 +173,10 @@ Json counters_json(const EngineCounters& counters, const StoreCounters& store) {
           {"published", store.published},
           {"quarantined", store.quarantined},
           {"write_failures", store.write_failures},
-          {"untrusted", store.untrusted}};
+          {"untrusted", store.untrusted},
+          {"remote_published", store.remote_published},
+          {"remote_refused", store.remote_refused},
+          {"remote_failures", store.remote_failures}};
 }
 
 }  // namespace

@@ -33,6 +33,8 @@ struct EngineOptions {
   // Called once, at the first call that needs a device. Empty: compile, cache and plan only.
   std::function<Result<std::unique_ptr<Backend>>()> make_backend;
   std::unique_ptr<Toolchain> toolchain;
+  // Which spec a program comes from, before it is compiled; may be empty.
+  std::function<void(const std::string& request_key, const Spec& spec)> before_compile;
   std::unique_ptr<FileSystem> files;
   StoreOptions store;  // `warn` is filled in by the engine
   bool jit = true;     // false: a kernel that no layer holds is NOT_CACHED

@@ -218,6 +218,7 @@ Result<Settings> resolve_settings(const SettingOptions& options, const Environme
   settings.access_log =
       named_setting(options.access_log, "access_log", environment, "ATTNLOOM_ACCESS_LOG");
   if (!settings.access_log.named) settings.access_log.origin = "default";
+  ATTNLOOM_TRY(settings.remote, resolve_remote(options.remote, environment, settings.trusted));
   settings.search.path = settings.nvrtc.value;
   settings.search.cuda_home = environment.get("CUDA_HOME");
   settings.search.python_paths = python_paths(options, environment, files);
@@ -226,7 +227,7 @@ Result<Settings> resolve_settings(const SettingOptions& options, const Environme
 }
 
 Json settings_to_json(const Settings& settings) {
-  return {
+  Json json = {
       {"cache", setting_json(settings.cache_root)},
       {"read_only_caches", {{"paths", settings.read_only}, {"origin", settings.read_only_origin}}},
       {"trust_keys", trust_json(settings)},
@@ -244,6 +245,8 @@ Json settings_to_json(const Settings& settings) {
        {{"value", settings.jobs == 0 ? Json("automatic") : Json(settings.jobs)},
         {"origin", settings.jobs_origin}}},
   };
+  json.update(settings.remote.shown);
+  return json;
 }
 
 std::string own_folder() {

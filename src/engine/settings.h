@@ -16,6 +16,7 @@
 #include "cache/trust.h"
 #include "compile/toolchain.h"
 #include "engine/environment.h"
+#include "engine/remote_settings.h"
 
 namespace attnloom {
 
@@ -33,6 +34,7 @@ struct SettingOptions {
   int jobs = 0;            // compiles at a time; 0: not said
   std::string
       python_paths;  // colon-separated site-packages folders, searched before the environment's
+  RemoteChoices remote;
 };
 
 struct Setting {
@@ -57,6 +59,7 @@ struct Settings {
   std::string jit_origin;
   int jobs = 0;  // 0: by cores and free memory
   std::string jobs_origin;
+  RemoteSettings remote;
   NvrtcSearch search;  // filled from `nvrtc` and the environment
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/setup.h"
 
+#include "engine/service_toolchain.h"
 #include "runtime/cuda.h"
 #include "runtime/sim_backend.h"
 
@@ -38,6 +39,20 @@ std::function<Result<std::unique_ptr<Backend>>()> device_factory(const SetupOpti
   };
 }
 
+// The node's own compiler becomes the second choice.
+ServiceToolchain* use_service(const Settings& settings, EngineOptions& options) {
+  ServiceOptions service = {.client = *settings.remote.service,
+                            .keys = settings.trusted,
+                            .unsigned_entries = settings.remote.unsigned_entries};
+  auto made = std::make_unique<ServiceToolchain>(std::move(service), std::move(options.toolchain));
+  ServiceToolchain* toolchain = made.get();
+  options.before_compile = [toolchain](const std::string& key, const Spec& spec) {
+    toolchain->remember(key, spec);
+  };
+  options.toolchain = std::move(made);
+  return toolchain;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Engine>> make_engine(const SetupOptions& options,
@@ -49,10 +64,13 @@ Result<std::unique_ptr<Engine>> make_engine(const SetupOptions& options,
                resolve_settings(options.settings, environment, *engine_options.files));
   engine_options.make_backend = device_factory(options, *profile);
   engine_options.toolchain = make_nvrtc_toolchain(settings.search);
+  ServiceToolchain* service =
+      settings.remote.service ? use_service(settings, engine_options) : nullptr;
   engine_options.store.root = settings.cache_root.value;
   engine_options.store.read_only = settings.read_only;
   engine_options.store.trust_keys = settings.trusted;
   engine_options.store.care.max_bytes = settings.cache_max_bytes;
+  engine_options.store.remote = settings.remote.remote;
   engine_options.jit = settings.jit;
   engine_options.jit_warns = settings.jit_warns;
   engine_options.jobs = settings.jobs;
@@ -67,6 +85,8 @@ Result<std::unique_ptr<Engine>> make_engine(const SetupOptions& options,
   engine_options.log = std::move(log);
   engine_options.settings = settings_to_json(settings);
   auto engine = std::make_unique<Engine>(std::move(engine_options));
+  if (service != nullptr)
+    service->set_warn([log = &engine->log()](const std::string& line) { log->warn(line); });
   if (settings.cache_root.named && !engine->store().root_refusal().empty()) {
     return make_error(
         Code::kCacheIo, settings.cache_root.origin,

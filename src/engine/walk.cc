@@ -79,6 +79,7 @@ Status not_cached(const Spec& spec, const KernelChoice& choice, const std::strin
                   const Engine::State& engine) {
   std::string layers = engine.store->root().empty() ? "no writable cache" : engine.store->root();
   for (const std::string& path : engine.options.store.read_only) layers += ", " + path;
+  if (!engine.store->remote().empty()) layers += ", " + engine.store->remote();
   return make_error(Code::kNotCached, "",
                     label_of(spec, choice) + " (request_key " + key + ") is in none of: " + layers +
                         strange_bundles(*engine.store, spec.target->name()),
@@ -100,6 +101,7 @@ Result<Step> take_step(Engine::State& engine, const WalkRequest& request,
     if (request.missed) *request.missed = source;
     return not_cached(*request.spec, choice, step.request_key, engine);
   }
+  if (engine.options.before_compile) engine.options.before_compile(step.request_key, *request.spec);
   Result<Obtained> compiled =
       engine.obtain(source, step.request_key, label_of(*request.spec, choice), request.how);
   if (!compiled.ok()) return with_json_line(compiled.status(), *request.field_lines);

@@ -48,6 +48,12 @@ class DoctorTest(ProgramTest):
         places = self.run_program("doctor", "--json", env=environment).json["cache"]["read_only"]
         self.assertIn("can be written by other users", places[0]["refused"])
 
+    def test_the_password_of_an_address_is_not_shown(self):
+        env = self.environment(ATTNLOOM_REMOTE="http://user:hunter2@cache")
+        outcome = self.run_program("doctor", "--json", env=env)
+        self.assertNotIn("hunter2", outcome.text + outcome.errors)
+        self.assertEqual(outcome.json["problem"]["path"], "ATTNLOOM_REMOTE")
+
     def test_a_folder_without_a_compiler_is_listed(self):
         report = self.run_program("doctor", "--json", env=self.environment(ATTNLOOM_NVRTC=self.scratch)).json
         self.assertIsNone(report["nvrtc"]["found"])

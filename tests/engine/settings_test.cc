@@ -131,6 +131,21 @@ TEST_CASE("a place that somebody named and that cannot be used is an error with 
     CHECK(status.code == Code::kUntrusted);
     CHECK(status.cause == file + " cannot be used: it can be written by other users");
   }
+  SECTION("trust_keys: a file that is absent, no key file, or that others can write") {
+    Status status =
+        resolve_settings({}, {{{"ATTNLOOM_TRUST_KEYS", "/nonexistent"}}}, *places.files).status();
+    CHECK(status.code == Code::kCacheIo);
+    CHECK(status.path == "ATTNLOOM_TRUST_KEYS");
+    options.trust_keys = file;
+    status = resolve_settings(options, {}, *places.files).status();
+    CHECK(status.code == Code::kArgumentInvalid);
+    CHECK(status.path == "option trust_keys");
+    CHECK(status.cause == file + " cannot be used: line 1: not understood: not a directory");
+    std::filesystem::permissions(file, std::filesystem::perms(0666));
+    status = resolve_settings(options, {}, *places.files).status();
+    CHECK(status.code == Code::kUntrusted);
+    CHECK(status.cause == file + " cannot be used: it can be written by other users");
+  }
   SECTION("nvrtc") {
     const Status status =
         resolve_settings({}, {{{"ATTNLOOM_NVRTC", "/nonexistent"}}}, *places.files).status();

@@ -105,7 +105,10 @@ Json environment_json(const Environment& environment) {
   Json json = Json::object();
   for (const VariableRow& row : environment_table()) {
     const std::string value = environment.get(std::string(row.name));
-    json[std::string(row.name)] = value.empty() ? Json() : Json(value);
+    // Such an address is refused as a setting; its password must not get into a report either.
+    const bool secret =
+        value.find("://") != std::string::npos && value.find('@') != std::string::npos;
+    json[std::string(row.name)] = value.empty() ? Json() : Json(secret ? "(not shown)" : value);
   }
   return json;
 }

@@ -45,6 +45,7 @@ int run_program(int argc, char** argv) {
   add_plan(program, invocation);
   add_run(program, invocation);
   add_doctor(program, invocation);
+  add_serve(program, invocation);
   add_keygen(program, invocation);
   add_bundle(program, invocation);
   add_cache(program, invocation);

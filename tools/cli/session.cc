@@ -76,6 +76,9 @@ void add_common_options(CLI::App& app, CommonOptions& options) {
   app.add_option("--cache-max-size", options.settings.cache_max_size,
                  "what the writable cache may hold, such as 512M or 2G (ATTNLOOM_CACHE_MAX_SIZE)")
       ->check(cache_size());
+  app.add_option("--remote", options.settings.remote.remote,
+                 "address of an HTTP cache (ATTNLOOM_REMOTE)")
+      ->check(not_empty());
   app.add_option("--nvrtc", options.settings.nvrtc, "NVRTC library or its folder (ATTNLOOM_NVRTC)");
   app.add_flag_callback(
       "--no-jit", [&options] { options.settings.jit = false; },
@@ -142,6 +145,13 @@ Result<std::unique_ptr<Toolchain>> open_toolchain(const CommonOptions& options) 
   ATTNLOOM_TRY(const Settings settings,
                resolve_settings(options.settings, read_environment(), *files));
   return make_nvrtc_toolchain(settings.search);
+}
+
+Result<std::optional<SigningKey>> open_signing_key(const CommonOptions& options) {
+  const std::unique_ptr<FileSystem> files = make_real_file_system();
+  ATTNLOOM_TRY(const Settings settings,
+               resolve_settings(options.settings, read_environment(), *files));
+  return settings.remote.signing_key;
 }
 
 Result<ParsedSpec> load_spec(const std::string& path) {

@@ -55,6 +55,7 @@ void add_check(CLI::App& program, Invocation& invocation);
 void add_plan(CLI::App& program, Invocation& invocation);
 void add_run(CLI::App& program, Invocation& invocation);
 void add_doctor(CLI::App& program, Invocation& invocation);
+void add_serve(CLI::App& program, Invocation& invocation);
 void add_keygen(CLI::App& program, Invocation& invocation);
 void add_bundle(CLI::App& program, Invocation& invocation);
 void add_cache(CLI::App& program, Invocation& invocation);
@@ -87,6 +88,8 @@ Result<std::unique_ptr<Engine>> open_engine(const CommonOptions& options, Device
 DeviceKind device_kind(const CommonOptions& options);
 // The compiler that open_engine's engine would use.
 Result<std::unique_ptr<Toolchain>> open_toolchain(const CommonOptions& options);
+// The key that ATTNLOOM_SIGN_KEY names, if any.
+Result<std::optional<SigningKey>> open_signing_key(const CommonOptions& options);
 
 // A spec file, or the spec of a case file.
 Result<ParsedSpec> load_spec(const std::string& path);
