@@ -7,7 +7,7 @@ has torch's methods. Whoever passes memory keeps it alive. Threads: as the C int
 
 import ctypes
 import json
-from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
 
 DEVICES = {"auto": 0, "cuda": 1, "sim": 2}
@@ -41,6 +41,15 @@ class AlmContextOptions(ctypes.Structure):
         ("log_level", c_int),
         ("lock_dir", c_char_p),
         ("python_paths", c_char_p),
+        ("trust_keys", c_char_p),
+        ("cache_max_size", c_char_p),
+        ("policy", c_int),
+        ("policy_timeout_ms", c_uint32),
+        ("compile_timeout_ms", c_uint32),
+        ("jobs", c_uint32),
+        ("max_loaded_kernels", c_uint32),
+        ("max_loaded_bytes", c_uint64),
+        ("access_log", c_char_p),
     ]
 
 
@@ -51,6 +60,8 @@ class AlmPlanLimits(ctypes.Structure):
         ("max_qo_tokens", c_int64),
         ("q_heads", c_int32),
         ("kv_heads", c_int32),
+        ("policy", c_int),
+        ("policy_timeout_ms", c_uint32),
     ]
 
 

@@ -135,7 +135,8 @@ std::string nearest_text(const NearestEntry& nearest) {
 }
 
 Status name_nearest(Engine::State& engine, Status error, const Source& missed) {
-  if (error.code != Code::kNotCached) return error;
+  // Of a frozen context no look-up is to blame.
+  if (error.code != Code::kNotCached || missed.entries.empty()) return error;
   const std::string key = request_key(missed);
   const std::lock_guard lock(engine.nearest_mutex);
   const auto [place, is_new] = engine.nearest_texts.try_emplace(key);

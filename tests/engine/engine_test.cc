@@ -352,29 +352,6 @@ TEST_CASE("a compile logs its start and its end") {
   CHECK(has("compiled test attention_mma 16x64 for sm_90a in "));
 }
 
-// B127: nobody should kill a process that only waits.
-TEST_CASE("who waits for another process names its lock and pid, and then compiles for itself") {
-  const TempDirectory root;
-  StubEngine one({.root = root / "cache",
-                  .lock_directory = root / "locks",
-                  .lock_patience = std::chrono::milliseconds(40)});
-  const auto kernels = one.open(one_kernel_spec());
-  const NodeLock other = NodeLock::acquire(root / "locks", kernels->request_key(0).value(),
-                                           std::chrono::milliseconds(0), {}, {});
-  REQUIRE(other.held());
-  REQUIRE(kernels->prepare().ok());
-  CHECK(one.compiler->compiles == 1);
-  const std::string begin = "waiting for another process that compiles the same kernel: ";
-  int lines = 0;
-  for (const std::string& line : one.log) {
-    if (!line.starts_with(begin)) continue;
-    ++lines;
-    CHECK(line.find(root / "locks") != std::string::npos);
-    CHECK(line.find(std::to_string(getpid())) != std::string::npos);
-  }
-  CHECK(lines == 1);
-}
-
 TEST_CASE("describe shows origin, key and figures once a kernel was acquired") {
   StubEngine one({.root = ""});
   const auto kernels = one.open(one_kernel_spec());

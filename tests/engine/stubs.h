@@ -222,7 +222,6 @@ struct StubEngine {
     std::function<void(EngineOptions&)> more = {};
     int least_driver = 0;
     std::string access_log = {};
-    std::chrono::milliseconds lock_patience{30'000};
   };
   explicit StubEngine(const Choices& choices) {
     EngineOptions options;
@@ -238,7 +237,6 @@ struct StubEngine {
     options.jit = choices.jit;
     options.least_driver = choices.least_driver;
     options.access_log = choices.access_log;
-    options.lock_patience = choices.lock_patience;
     options.lock_directory = choices.lock_directory;
     options.log = Log(
         [this](LogLevel, const std::string& line) {
