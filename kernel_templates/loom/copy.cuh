@@ -42,7 +42,7 @@ LOOM_DEVICE void copy_queries(const Tile& tile, const AttentionArgs& args,
                               const RequestRow& request, const WorkItem& work) {
   constexpr int kRowsPerPass = Config::kThreads / kQueryLanes;
   const u16* base = static_cast<const u16*>(args.q);
-#pragma unroll
+#pragma unroll 1
   for (int pass = 0; pass < Tile::kRows; pass += kRowsPerPass) {
     const int row = pass + static_cast<int>(threadIdx.x) / kQueryLanes;
     if (Tile::kRows % kRowsPerPass != 0 && row >= Tile::kRows) break;
