@@ -10,7 +10,7 @@ import socket
 import stat
 import subprocess
 import tempfile
-import time
+import threading
 import unittest
 import urllib.error
 import urllib.request
@@ -102,7 +102,7 @@ class ServeTest(ProgramTest):
         other = self.post(service, {"spec": SPEC, "target": "sm_80"})
         self.assertEqual(other[0], 200)
         self.assertNotEqual(other[2], entry)
-        self.assertEqual(self.metric(service, "compiles_total"), 2)
+        self.assertEqual(self.metric(service, "compile_seconds_count"), 2)
         self.assertEqual(self.metric(service, "service_served_total"), 3)
 
     def test_clients_that_ask_at_once_cause_one_compile(self):
@@ -111,7 +111,7 @@ class ServeTest(ProgramTest):
             answers = list(pool.map(lambda _: self.post(service, {"spec": SPEC}), range(16)))
         self.assertEqual({answer[0] for answer in answers}, {200})
         self.assertEqual(len({answer[2] for answer in answers}), 1)
-        self.assertEqual(self.metric(service, "compiles_total"), 1)
+        self.assertEqual(self.metric(service, "compile_seconds_count"), 1)
 
     def test_refusals_compile_nothing(self):
         service = self.start()
@@ -139,7 +139,7 @@ class ServeTest(ProgramTest):
         self.assertEqual(self.post(service, b" " * (300 << 10))[0], 413)
         self.assertEqual(self.get(service, "/v1/kernels")[0], 404)
         self.assertEqual(self.get(service, "/healthz")[::2], (200, b"ok\n"))
-        self.assertEqual(self.metric(service, "compiles_total"), 0)
+        self.assertEqual(self.metric(service, "compile_seconds_count"), 0)
 
     def test_source_text_must_be_registered(self):
         self.assertEqual(self.post(self.start(), {"spec": SOFT_CAP})[0], 200)
@@ -253,6 +253,62 @@ class ServeTest(ProgramTest):
         with self.assertRaises(urllib.error.URLError):
             self.get(service, "/healthz")
 
+    def test_refusals_of_http_itself_are_json_too(self):
+        service = self.start()
+        for method, path, body, status in (
+            ("GET", "/v1/kernels", None, 404),
+            ("DELETE", "/v1/kernels", None, 404),
+            ("PUT", "/elsewhere", b"{}", 404),
+            ("POST", "/v1/kernels", b" " * (300 << 10), 413),
+        ):
+            request = urllib.request.Request(service.url + path, data=body, method=method)
+            got, headers, text = self.answer(request)
+            self.assertEqual((got, headers["Content-Type"]), (status, "application/json"), (method, path))
+            self.assertEqual(json.loads(text)["code"], "ARGUMENT_INVALID")
+
+    def test_a_body_in_chunks_has_the_same_limit(self):
+        service = self.start()
+        port = int(service.url.rsplit(":", 1)[1])
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("POST", "/v1/kernels", iter([json.dumps({"spec": SPEC}).encode()]), encode_chunked=True)
+        self.assertEqual(connection.getresponse().status, 200)
+        connection.request("POST", "/v1/kernels", iter([b" " * 1024] * 300), encode_chunked=True)
+        self.assertEqual(connection.getresponse().status, 413)
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as endless:
+            endless.sendall(b"POST /v1/kernels HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+            with self.assertRaises(OSError):  # hung up on long before 64 MiB
+                for _ in range(1024):
+                    endless.sendall(b"10000\r\n" + b" " * 65536 + b"\r\n")
+        self.assertEqual(self.get(service, "/healthz")[0], 200)
+
+    def test_slow_clients_hold_neither_others_nor_the_end(self):
+        service = self.start()
+        port = int(service.url.rsplit(":", 1)[1])
+        slow = [socket.create_connection(("127.0.0.1", port)) for _ in range(70)]
+        stopped = threading.Event()
+
+        def drip():
+            while not stopped.wait(0.3):
+                for connection in slow:
+                    try:
+                        connection.sendall(b"X")
+                    except OSError:
+                        pass
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        try:
+            # They have every thread for ten seconds, and not longer.
+            self.assertEqual(self.get(service, "/healthz")[0], 200)
+            slow.extend(socket.create_connection(("127.0.0.1", port)) for _ in range(70))
+            status, errors = service.stop()
+            self.assertEqual(status, 0, errors)
+        finally:
+            stopped.set()
+            dripping.join()
+            for connection in slow:
+                connection.close()
+
     def test_where_it_may_listen(self):
         for place in ("0.0.0.0:8080", "example.com:80", "127.0.0.1", "127.0.0.1:70000", "unix:relative", "unix:"):
             outcome = self.run_program("serve", "--listen", place, "--json")
@@ -263,6 +319,8 @@ class ServeTest(ProgramTest):
         first.kill()
         self.assertTrue(os.path.exists(taken))
         self.start(listen=f"unix:{taken}")  # what a killed one left behind is cleared away
+        port = self.start().url.removeprefix("http://")
+        self.assert_refused(self.run_program("serve", "--listen", port, "--json"), 3, "CACHE_IO", "--listen")
         plain = self.write("plain.sock", "text")
         self.assert_refused(self.run_program("serve", "--listen", f"unix:{plain}", "--json"), 3, "CACHE_IO", "--listen")
         bad = self.run_program("serve", "--listen", "127.0.0.1:0", "--variants", "soft_cup", "--json")

@@ -2,7 +2,6 @@
 // attnloom serve: the compile service. POST /v1/kernels compiles what is asked for, once for all
 // that ask at the same time; GET /metrics and /healthz watch it. It ends on SIGTERM or SIGINT when
 // what runs is finished.
-#include <httplib.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include <thread>
 
 #include "cache/http/token.h"
+#include "tools/cli/bounded_server.h"
 #include "tools/cli/kernel_request.h"
 #include "tools/cli/listen_address.h"
 #include "tools/cli/output.h"
@@ -25,7 +25,6 @@ namespace {
 constexpr std::size_t kMostBodyBytes = 256 << 10;
 constexpr int kThreads = 64;       // most of them wait: compiles are bounded elsewhere
 constexpr int kMostRequests = 48;  // at a time; the other threads say so, and answer /healthz
-constexpr time_t kReadSeconds = 5;
 constexpr const char* kJson = "application/json";
 
 struct Options {
@@ -63,19 +62,35 @@ void answer_error(httplib::Response& response, int status, const Status& error) 
   response.set_content(json.dump(-1, ' ', false, Json::error_handler_t::replace), kJson);
 }
 
+Status too_long() {
+  return make_error(Code::kArgumentInvalid, "", "the request is longer than 256 KiB");
+}
+
+// What httplib refuses by itself has no body.
+void explain_refusal(const httplib::Request& request, httplib::Response& response) {
+  if (!response.body.empty()) return;
+  const std::string what = request.method + " " + request.path.substr(0, 80);
+  if (response.status == 413) return answer_error(response, 413, too_long());
+  if (response.status == 404)
+    return answer_error(response, 404,
+                        make_error(Code::kArgumentInvalid, "", what + " is not served",
+                                   "POST /v1/kernels, GET /metrics and GET /healthz are"));
+  answer_error(response, response.status,
+               make_error(Code::kArgumentInvalid, "", "this is no HTTP request of a kernel",
+                          "send all of it within ten seconds, at most 256 KiB"));
+}
+
 class Server {
  public:
   Server(KernelService service, std::string token)
       : service_(std::move(service)), token_(std::move(token)) {
     http_.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
     http_.set_payload_max_length(kMostBodyBytes);
-    http_.set_keep_alive_max_count(1);  // an idle connection would hold a thread, and the end
-    http_.set_read_timeout(kReadSeconds);
-    http_.set_write_timeout(kReadSeconds);
     http_.set_pre_routing_handler([this](const auto& request, auto& response) {
       return refuse(request, response) ? httplib::Server::HandlerResponse::Handled
                                        : httplib::Server::HandlerResponse::Unhandled;
     });
+    http_.set_error_handler(httplib::Server::Handler(explain_refusal));
     http_.Post("/v1/kernels",
                [this](const auto& request, auto& response) { answer_kernel(request, response); });
     http_.Get("/metrics", [this](const auto&, auto& response) {
@@ -94,6 +109,7 @@ class Server {
   }
   void stop() {
     draining_ = true;
+    http_.hurry();
     // A server that has not begun yet would not hear it.
     while (!http_.is_running() && !ended_)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -107,7 +123,7 @@ class Server {
 
   const KernelService service_;
   const std::string token_;
-  httplib::Server http_;
+  BoundedServer http_;
   std::atomic<bool> draining_{false}, ended_{false};
   std::atomic<int> running_{0};
   std::atomic<std::uint64_t> served_{0}, failed_{0}, refused_{0};
@@ -151,6 +167,8 @@ void Server::answer_kernel(const httplib::Request& request, httplib::Response& r
     std::atomic<int>& count;
     ~Running() { --count; }
   };
+  // httplib holds a body in chunks to no length.
+  if (request.body.size() > kMostBodyBytes) return answer_error(response, 413, too_long());
   const int now = ++running_;
   const Running running{running_};
   if (now > kMostRequests) {
@@ -171,19 +189,15 @@ void Server::answer_kernel(const httplib::Request& request, httplib::Response& r
 }
 
 std::string Server::metrics() const {
-  std::string text;
-  const auto add = [&](const std::string& name, const std::string& value) {
-    text +=
-        "# TYPE attnloom_" + name + "_total counter\nattnloom_" + name + "_total " + value + "\n";
+  std::string text = statistics_to_prometheus(service_.engine->statistics());
+  const auto add = [&](const std::string& name, const std::string& type, auto value) {
+    text += "# TYPE attnloom_service_" + name + " " + type + "\nattnloom_service_" + name + " " +
+            std::to_string(value) + "\n";
   };
-  const Json described = service_.engine->describe();
-  for (const auto& [name, value] : described["counters"].items())
-    if (value.is_number()) add(name, value.dump());
-  add("service_served", std::to_string(served_));
-  add("service_failed", std::to_string(failed_));
-  add("service_refused", std::to_string(refused_));
-  text += "# TYPE attnloom_service_running gauge\nattnloom_service_running " +
-          std::to_string(running_) + "\n";
+  add("served_total", "counter", served_.load());
+  add("failed_total", "counter", failed_.load());
+  add("refused_total", "counter", refused_.load());
+  add("running", "gauge", running_.load());
   return text;
 }
 
