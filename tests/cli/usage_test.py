@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Command lines that are wrong are 64 and never touch anything; --help and --version always work."""
 
+import json
+import os
+import subprocess
 import unittest
 
-from harness import ProgramTest
+from harness import PROGRAM, SPEC, ProgramTest
 
 COMMANDS = ("render", "compile", "check", "plan", "run", "doctor", "keygen", "bundle", "inspect", "prewarm", "manifest", "explain")
 CACHE_COMMANDS = ("ls", "stats", "gc", "verify", "clear", "pin", "unpin")
@@ -55,6 +58,50 @@ class UsageTest(ProgramTest):
         self.assertRegex(plain.text, r"^attnloom \d+\.\d+\.\d+\n$")
         version = plain.text.split()[1]
         self.assertEqual(self.run_program("--version", "--json").json, {"version": version})
+
+    def test_output_that_is_lost_is_no_success(self):
+        spec = self.write("spec.json", SPEC)
+        for arguments in (["render", spec], ["render", spec, "--json"], ["--help"], ["doctor", "--json"]):
+            with self.subTest(arguments=arguments), open("/dev/full", "w", encoding="utf-8") as full:
+                done = subprocess.run(
+                    [PROGRAM, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, env=self.environment()
+                )
+                self.assertEqual(done.returncode, 2)
+                self.assertIn("standard output", done.stderr)
+
+    def test_an_output_file_is_replaced_whole_or_left(self):
+        log = self.write("access.log", json.dumps({"spec": SPEC}) + "\n")
+        old = self.write("manifest.json", "old")
+        os.chmod(old, 0o640)
+        fill = "ulimit -f 0; trap '' XFSZ; exec \"$@\""  # every write fails, as on a full disk
+        command = ["bash", "-c", fill, "bash", PROGRAM, "manifest", "from-log", log, "-o", old]
+        done = subprocess.run(command, capture_output=True, text=True, env=self.environment())
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("File too large", done.stderr)
+        with open(old, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "old")
+        link = os.path.join(os.path.dirname(old), "link.json")
+        os.symlink(old, link)
+        self.assertEqual(self.run_program("manifest", "from-log", log, "-o", link).status, 0)
+        self.assertTrue(os.path.islink(link))
+        self.assertEqual(os.stat(old).st_mode & 0o777, 0o640)
+        out = os.path.join(os.path.dirname(old), "stdout")  # as /dev/stdout is; a fault here must not replace that
+        os.symlink("/proc/self/fd/1", out)
+        piped = self.run_program("manifest", "from-log", log, "-o", out)
+        self.assertEqual(piped.status, 0)
+        self.assertTrue(os.path.islink(out))
+        self.assertIn('"manifest": 1', piped.text)
+
+    def test_a_bundle_takes_the_place_of_nothing_but_a_file(self):
+        spec = self.write("merge.json", {"attnloom": 1, "kernel": "merge", "dtype": {"o": "f16"}, "head_dim": {"vo": 64}})
+        self.assertEqual(self.run_program("compile", spec, "--target", "sm_90a").status, 0)
+        for make in (os.mkfifo, os.mkdir, lambda path: os.symlink("elsewhere", path)):
+            place = os.path.join(self.scratch, f"place{len(os.listdir(self.scratch))}")
+            make(place)
+            before = os.lstat(place)
+            refused = self.run_program("bundle", "export", "-o", place, "--json")
+            self.assert_refused(refused, 2, "ARGUMENT_INVALID", place)
+            self.assertEqual(os.lstat(place), before)
 
     def test_help_lists_every_subcommand_and_exit_status(self):
         text = self.run_program("--help").text

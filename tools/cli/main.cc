@@ -85,7 +85,11 @@ int run_program(int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace attnloom;
   try {
-    return cli::run_program(argc, argv);
+    const int status = cli::run_program(argc, argv);
+    const Status written = cli::finish_output();
+    if (written.ok()) return status;
+    cli::print_error(written, false);  // JSON would go the same way
+    return status == cli::kAgrees ? cli::kRefused : status;
   } catch (const std::bad_alloc&) {
     cli::print_error(
         make_error(Code::kOutOfMemory, "", "the host has no memory left", "use a smaller batch"),

@@ -99,25 +99,19 @@ Result<std::string> read_input(const std::string& path) {
   return text;
 }
 
-Status write_output(const std::string& path, std::string_view bytes) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  file.close();
-  if (file) return ok_status();
-  return make_error(Code::kArgumentInvalid, path, "cannot be written",
-                    "name a file in an existing folder");
+namespace {
+
+Status not_written(const std::string& path, int error) {
+  return make_error(Code::kArgumentInvalid, path,
+                    std::string("cannot be written: ") + std::strerror(error),
+                    error == EEXIST   ? "name another file, or move that one away first"
+                    : error == ENOSPC ? "free some space, or name a file elsewhere"
+                                      : "name a file in an existing folder");
 }
 
-Status write_new_file(const std::string& path, std::string_view bytes, mode_t mode) {
-  const auto failed = [&path](int error) {
-    return make_error(Code::kArgumentInvalid, path,
-                      std::string("cannot be written: ") + std::strerror(error),
-                      error == EEXIST ? "name another file, or move that one away first"
-                                      : "name a file in an existing folder");
-  };
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-  if (file < 0) return failed(errno);
-  int error = ::fchmod(file, mode) == 0 ? 0 : errno;
+// Writes and closes; 0 or the error.
+int write_all(int file, std::string_view bytes) {
+  int error = 0;
   while (error == 0 && !bytes.empty()) {
     const ssize_t written = ::write(file, bytes.data(), bytes.size());
     if (written < 0 && errno != EINTR) error = errno;
@@ -125,20 +119,61 @@ Status write_new_file(const std::string& path, std::string_view bytes, mode_t mo
   }
   if (error == 0 && ::fsync(file) != 0 && errno != EINVAL) error = errno;
   if (::close(file) != 0 && error == 0) error = errno;
-  if (error == 0) return ok_status();
-  ::unlink(path.c_str());
-  return failed(error);
+  return error;
+}
+
+int write_new(const std::string& path, std::string_view bytes, mode_t mode) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+  if (file < 0) return errno;
+  const int error = ::fchmod(file, mode) == 0 ? write_all(file, bytes) : errno;
+  if (error != 0) ::unlink(path.c_str());
+  return error;
+}
+
+mode_t ordinary_mode() {
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  return 0666 & ~mask;
+}
+
+}  // namespace
+
+Status write_new_file(const std::string& path, std::string_view bytes, mode_t mode) {
+  const int error = write_new(path, bytes, mode);
+  return error == 0 ? ok_status() : not_written(path, error);
 }
 
 Status replace_file(const std::string& path, std::string_view bytes, mode_t mode) {
+  // rename() would put the file in the place of a device or a link: `-o /dev/null` by root.
+  struct stat info = {};
+  if (::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    return make_error(Code::kArgumentInvalid, path, "cannot be written: it is there and no file",
+                      "name a new file, or one to replace");
   const std::string fresh = path + ".new-" + std::to_string(::getpid());
-  ATTNLOOM_CHECK(write_new_file(fresh, bytes, mode));
-  if (std::rename(fresh.c_str(), path.c_str()) == 0) return ok_status();
-  const int error = errno;
-  ::unlink(fresh.c_str());
-  return make_error(Code::kArgumentInvalid, path,
-                    std::string("cannot be written: ") + std::strerror(error),
-                    "name a file in an existing folder");
+  int error = write_new(fresh, bytes, mode);
+  if (error == 0 && std::rename(fresh.c_str(), path.c_str()) != 0) {
+    error = errno;
+    ::unlink(fresh.c_str());
+  }
+  return error == 0 ? ok_status() : not_written(path, error);
+}
+
+Status write_output(const std::string& path, std::string_view bytes) {
+  struct stat info = {};
+  const bool exists = ::lstat(path.c_str(), &info) == 0;
+  if (!exists || S_ISREG(info.st_mode))
+    return replace_file(path, bytes, exists ? info.st_mode & 0777 : ordinary_mode());
+  // A pipe, /dev/stdout or a link is written through, and stays what it is.
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  const int error = file < 0 ? errno : write_all(file, bytes);
+  return error == 0 ? ok_status() : not_written(path, error);
+}
+
+Status finish_output() {
+  std::cout.flush();
+  if (std::cout) return ok_status();
+  return make_error(Code::kArgumentInvalid, "standard output", "it cannot be written",
+                    "see that its disk is not full and its reader still there");
 }
 
 }  // namespace attnloom::cli

@@ -30,6 +30,8 @@ Exit exit_of(const Status& error);
 // without.
 void print_error(const Status& error, bool json);
 void print_json(const Json& value);
+// An error where something that was printed did not arrive: it must not pass for done.
+Status finish_output();
 
 // Non-finite values as "nan", "inf" and "-inf": JSON has no numbers for them.
 Json json_number(double value);
@@ -38,6 +40,7 @@ Json nested_list(std::span<const double> values, std::span<const std::int64_t> e
 
 // "-" is standard input. ARGUMENT_INVALID for a file that cannot be read.
 Result<std::string> read_input(const std::string& path);
+// A file is replaced whole; anything else that `path` names is written through.
 Status write_output(const std::string& path, std::string_view bytes);
 // With exactly `mode`, whatever the umask; a file or link that is there already is an error and
 // stays as it is.
