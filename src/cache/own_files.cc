@@ -52,6 +52,12 @@ std::vector<OwnFile> list_failures(FileSystem& files, const std::string& base) {
   return list_keyed(files, layout::failures(base), "");
 }
 
+Status remove_entry(FileSystem& files, const std::string& path) {
+  ATTNLOOM_CHECK(files.remove(path));
+  (void)files.remove(layout::signature(path));
+  return ok_status();
+}
+
 std::uint64_t bytes_of(const std::vector<OwnFile>& files) {
   std::uint64_t bytes = 0;
   for (const OwnFile& file : files) bytes += file.bytes;

@@ -23,6 +23,10 @@ std::vector<OwnFile> list_entries(FileSystem& files, const std::string& base);
 // Kept failures (failures.h), likewise.
 std::vector<OwnFile> list_failures(FileSystem& files, const std::string& base);
 
+// An entry's file, and the signatures beside it where there are some. Errors: those of removing the
+// entry; a signature that is left over vouches for nothing but the entry it was made for.
+Status remove_entry(FileSystem& files, const std::string& path);
+
 std::uint64_t bytes_of(const std::vector<OwnFile>& files);
 
 }  // namespace attnloom

@@ -65,6 +65,8 @@ void OwnRoot::quarantine(const std::string& path, const std::string& reason) {
     moved = files_.rename(path, to).ok();
   }
   if (moved) {
+    const std::string signature = layout::signature(path);
+    if (files_.info(signature).exists) (void)files_.rename(signature, layout::signature(to));
     (void)files_.touch(to, care_->now_ns());  // the oldest go first, counted from here
     care_->trim_quarantine();
   }

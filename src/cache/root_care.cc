@@ -119,7 +119,7 @@ void RootCare::evict(Collection& done) {
     // Used, or replaced by one that holds more, since it was listed.
     const bool same = files_.info(entry.path).mtime_ns == entry.mtime_ns;
     if (!same || std::llabs(now - entry.mtime_ns) < kYoungNs) continue;
-    if (!files_.remove(entry.path).ok()) continue;
+    if (!remove_entry(files_, entry.path).ok()) continue;
     ++done.evicted;
     done.evicted_bytes += entry.bytes;
   }
@@ -137,7 +137,7 @@ Cleared RootCare::clear(ClearPinned pinned) {
   const std::set<std::string> kept =
       pinned == ClearPinned::kYes ? std::set<std::string>() : pins_.all();
   for (const OwnFile& entry : list_entries(files_, base_)) {
-    if (kept.count(entry.request_key) != 0 || !files_.remove(entry.path).ok()) continue;
+    if (kept.count(entry.request_key) != 0 || !remove_entry(files_, entry.path).ok()) continue;
     ++done.entries;
     done.bytes += entry.bytes;
   }

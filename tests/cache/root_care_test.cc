@@ -142,6 +142,31 @@ TEST_CASE("pinned entries and those of the last ten minutes stay, whatever the l
   CHECK(session.store.pin({"../x"}).code == Code::kArgumentInvalid);
 }
 
+TEST_CASE("the signatures beside an entry go where it goes") {
+  const auto files = make_memory_file_system();
+  Session session(*files);
+  std::vector<std::string> paths;
+  for (int i = 0; i < 3; ++i) {
+    session.publish(i);
+    session.now += kMinute;
+    paths.push_back(path_of_entry(kRoot, numbered(i)));
+    REQUIRE(files->publish("/cache/v1/tmp", paths[i] + ".sig", "signed", Publish::kFirstWins).ok());
+  }
+  session.store.reject(request_key(numbered(0)), kFingerprint, "refused");
+  const std::string aside =
+      std::string(kBase) + "/quarantine" + paths[0].substr(paths[0].rfind('/'));
+  CHECK(files->info(aside).exists);
+  CHECK(files->info(aside + ".sig").exists);
+  CHECK_FALSE(files->info(paths[0] + ".sig").exists);
+  CHECK(care_of(*files, entry_bytes() * 3 / 2, kStart + kHour).collect().evicted == 1);
+  CHECK_FALSE(files->info(paths[1]).exists);
+  CHECK_FALSE(files->info(paths[1] + ".sig").exists);
+  CHECK(files->info(paths[2] + ".sig").exists);
+  CHECK(care_of(*files, kDefaultCacheBytes, kStart + kHour).clear(ClearPinned::kNo).entries == 1);
+  CHECK_FALSE(files->info(paths[2] + ".sig").exists);
+  CHECK(files->list(paths[2].substr(0, paths[2].rfind('/'))).value().empty());
+}
+
 TEST_CASE("an entry that was evicted is a miss and nothing else") {
   const auto files = make_memory_file_system();
   Session session(*files);
