@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compile/cubin_note.h"
 
-#include <array>
+#include <algorithm>
+#include <iterator>
 
 #include "compile/elf.h"
 
@@ -11,7 +12,8 @@ namespace {
 constexpr std::string_view kSection = ".note.nv.tkinfo";
 constexpr std::string_view kOwner = "NVIDIA Corp";
 constexpr std::uint32_t kNoteToolInfo = 2000;
-constexpr std::uint32_t kVersion = 2;
+// Of 13.0 to 13.5, and of 12.9; the form is the same.
+constexpr std::uint32_t kVersions[] = {2, 129};
 constexpr std::string_view kArchOption = "-arch";
 // The description: version, then offsets of five texts (object, tool, version, branch, options)
 // into the table that follows them.
@@ -66,7 +68,9 @@ CubinNote read_cubin_note(std::string_view cubin) {
   for (const ElfSection& section : *sections) {
     if (section.name != kSection) continue;
     const std::string_view description = description_of(section.bytes);
-    if (description.empty() || load_u32(description, 0) != kVersion) continue;
+    if (description.empty()) continue;
+    const std::uint32_t version = load_u32(description, 0);
+    if (std::ranges::find(kVersions, version) == std::end(kVersions)) continue;
     note.tool = text_at(description, kTool);
     note.version = text_at(description, kToolVersion);
     note.target = target_of(text_at(description, kOptions));

@@ -15,7 +15,8 @@ struct CubinNote {
   std::string target;   // "sm_90a"
 };
 
-// Fields are empty where the cubin is no ELF, has no such note, or has one of another form.
+// Fields are empty where the cubin is no ELF, has no such note (NVRTC 12.9 writes it from sm_100
+// on), or has one of another form.
 CubinNote read_cubin_note(std::string_view cubin);
 
 }  // namespace attnloom
