@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +10,8 @@
 #include <array>
 #include <cerrno>
 #include <system_error>
+
+#include "base/spawn_attributes.h"
 
 extern char** environ;
 
@@ -85,19 +86,9 @@ int spawn(const std::vector<std::string>& argv, const Pipe& output, const Pipe& 
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, output.write_end, 1);
   posix_spawn_file_actions_adddup2(&actions, errors.write_end, 2);
-  // A host program may block signals or ignore SIGPIPE; the child starts with the defaults.
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none, pipe_only;
-  sigemptyset(&none);
-  sigemptyset(&pipe_only);
-  sigaddset(&pipe_only, SIGPIPE);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &pipe_only);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  const SpawnAttributes attributes;
   const int error =
-      ::posix_spawnp(&pid, arguments[0], &actions, &attributes, arguments.data(), environ);
-  posix_spawnattr_destroy(&attributes);
+      ::posix_spawnp(&pid, arguments[0], &actions, attributes.get(), arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   return error;
 }
