@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/setup.h"
 
+#include <filesystem>
+#include <system_error>
+
+#include "compile/sandbox_toolchain.h"
 #include "engine/service_toolchain.h"
 #include "runtime/cuda.h"
 #include "runtime/sim_backend.h"
@@ -39,6 +43,13 @@ std::function<Result<std::unique_ptr<Backend>>()> device_factory(const SetupOpti
   };
 }
 
+// A program that was found by PATH knows its folder from the kernel only.
+std::string worker_beside_program() {
+  std::error_code failed;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failed);
+  return (failed ? std::filesystem::path(own_folder()) : program.parent_path()) / "attnloom-cc";
+}
+
 // The node's own compiler becomes the second choice.
 ServiceToolchain* use_service(const Settings& settings, EngineOptions& options) {
   ServiceOptions service = {.client = *settings.remote.service,
@@ -55,6 +66,18 @@ ServiceToolchain* use_service(const Settings& settings, EngineOptions& options) 
 
 }  // namespace
 
+std::unique_ptr<Toolchain> make_toolchain(const SetupOptions& options, const Settings& settings) {
+  if (!options.untrusted.on) return make_nvrtc_toolchain(settings.search);
+  SandboxOptions sandbox;
+  sandbox.worker = options.untrusted.worker;
+  if (sandbox.worker.empty()) sandbox.worker = worker_beside_program();
+  sandbox.search = settings.search;
+  sandbox.weak_sandbox = options.untrusted.weak_sandbox;
+  if (options.compile_timeout.count() > 0)
+    sandbox.time = std::chrono::ceil<std::chrono::seconds>(options.compile_timeout);
+  return make_sandbox_toolchain(sandbox);
+}
+
 Result<std::unique_ptr<Engine>> make_engine(const SetupOptions& options,
                                             const Environment& environment, Log log) {
   ATTNLOOM_TRY(const sim::Profile* profile, simulator_profile(options));
@@ -63,7 +86,7 @@ Result<std::unique_ptr<Engine>> make_engine(const SetupOptions& options,
   ATTNLOOM_TRY(const Settings settings,
                resolve_settings(options.settings, environment, *engine_options.files));
   engine_options.make_backend = device_factory(options, *profile);
-  engine_options.toolchain = make_nvrtc_toolchain(settings.search);
+  engine_options.toolchain = make_toolchain(options, settings);
   ServiceToolchain* service =
       settings.remote.service ? use_service(settings, engine_options) : nullptr;
   engine_options.store.root = settings.cache_root.value;

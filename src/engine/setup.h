@@ -18,6 +18,13 @@ namespace attnloom {
 // Numbers are those of alm_device.
 enum class DeviceKind : int { kAuto = 0, kCuda = 1, kSimulator = 2, kNone = 3 };
 
+// Text that nobody vouches for: compiled by attnloom-cc, in a process that is confined.
+struct UntrustedOptions {
+  bool on = false;
+  bool weak_sandbox = false;  // goes on where the kernel cannot confine it
+  std::string worker;         // "" = attnloom-cc in the folder of this program
+};
+
 struct SetupOptions {
   DeviceKind device = DeviceKind::kAuto;
   std::string simulator_profile;  // "" = h200
@@ -25,6 +32,7 @@ struct SetupOptions {
   std::string driver_library;  // "" = libcuda.so.1 by the loader's search
   int least_driver = 0;        // without a device: of those that are to load the kernels; 0: any
   SettingOptions settings;
+  UntrustedOptions untrusted;
   // As in EngineOptions; kDefault and 0 mean the default there.
   AcquireOptions policy;
   std::chrono::milliseconds compile_timeout{0};
@@ -36,5 +44,8 @@ struct SetupOptions {
 // an unknown simulator profile.
 Result<std::unique_ptr<Engine>> make_engine(const SetupOptions& options,
                                             const Environment& environment, Log log);
+
+// The compiler of this machine that make_engine's engine uses.
+std::unique_ptr<Toolchain> make_toolchain(const SetupOptions& options, const Settings& settings);
 
 }  // namespace attnloom

@@ -255,6 +255,7 @@ Result<int> run_serve(const Options& given) {
   if (!options.token_file.empty()) {
     ATTNLOOM_TRY(token, http::read_token(options.token_file));
   }
+  ATTNLOOM_CHECK(check_sandbox(options.common));
   const EndSignals signals;
   ATTNLOOM_TRY(const std::unique_ptr<Engine> engine,
                open_engine(options.common, DeviceKind::kNone));
@@ -297,6 +298,7 @@ void add_serve(CLI::App& program, Invocation& invocation) {
                      "shipped variant, or folder of spec files, whose source text is compiled "
                      "(default: all shipped ones)");
   command.add_flag("--allow-source", options->allow_source, "compile any source text");
+  add_untrusted_options(command, options->common);
 }
 
 }  // namespace attnloom::cli

@@ -98,6 +98,15 @@ void add_device_options(CLI::App& app, CommonOptions& options) {
       ->capture_default_str();
 }
 
+void add_untrusted_options(CLI::App& app, CommonOptions& options) {
+  CLI::Option* untrusted =
+      app.add_flag("--untrusted", options.untrusted.on,
+                   "compile in a confined process with bounded time and memory");
+  app.add_flag("--weak-sandbox", options.untrusted.weak_sandbox,
+               "go on where the kernel cannot confine that process")
+      ->needs(untrusted);
+}
+
 bool read_pair(const std::string& text, char between, unsigned& first, unsigned& second) {
   const char* end = text.data() + text.size();
   const auto [middle, first_error] = std::from_chars(text.data(), end, first);
@@ -134,6 +143,7 @@ Result<std::unique_ptr<Engine>> open_engine(const CommonOptions& options, Device
   setup.simulator_seed = options.seed;
   setup.least_driver = options.least_driver;
   setup.settings = options.settings;
+  setup.untrusted = options.untrusted;
   Result<std::unique_ptr<Engine>> engine =
       make_engine(setup, read_environment(), stderr_log(options.verbose));
   if (engine.ok()) return engine;
@@ -144,7 +154,17 @@ Result<std::unique_ptr<Toolchain>> open_toolchain(const CommonOptions& options) 
   const std::unique_ptr<FileSystem> files = make_real_file_system();
   ATTNLOOM_TRY(const Settings settings,
                resolve_settings(options.settings, read_environment(), *files));
-  return make_nvrtc_toolchain(settings.search);
+  SetupOptions setup;
+  setup.untrusted = options.untrusted;
+  return make_toolchain(setup, settings);
+}
+
+Status check_sandbox(const CommonOptions& options) {
+  if (!options.untrusted.on) return ok_status();
+  ATTNLOOM_TRY(const std::unique_ptr<Toolchain> toolchain, open_toolchain(options));
+  const Result<Fingerprint> fingerprint = toolchain->fingerprint();
+  const bool confined = fingerprint.ok() || fingerprint.status().code != Code::kUntrusted;
+  return confined ? ok_status() : fingerprint.status();
 }
 
 Result<std::optional<SigningKey>> open_signing_key(const CommonOptions& options) {

@@ -26,6 +26,7 @@ struct CommonOptions {
   std::string profile;
   std::uint64_t seed = 0;
   int least_driver = 0;  // of SetupOptions
+  UntrustedOptions untrusted;
   SettingOptions settings;
 };
 
@@ -46,6 +47,9 @@ Result<int> parse_driver(const std::string& text);
 bool read_pair(const std::string& text, char between, unsigned& first, unsigned& second);
 // --device, --profile and --seed.
 void add_device_options(CLI::App& app, CommonOptions& options);
+
+// --untrusted and --weak-sandbox.
+void add_untrusted_options(CLI::App& app, CommonOptions& options);
 
 // Each adds its subcommand to the program; `invocation` is filled in when the command line names
 // it.
@@ -88,6 +92,9 @@ Result<std::unique_ptr<Engine>> open_engine(const CommonOptions& options, Device
 DeviceKind device_kind(const CommonOptions& options);
 // The compiler that open_engine's engine would use.
 Result<std::unique_ptr<Toolchain>> open_toolchain(const CommonOptions& options);
+// UNTRUSTED where --untrusted was given and this machine cannot confine a compile. What else may be
+// wrong with its compiler shows when it is needed.
+Status check_sandbox(const CommonOptions& options);
 // The key that ATTNLOOM_SIGN_KEY names, if any.
 Result<std::optional<SigningKey>> open_signing_key(const CommonOptions& options);
 
