@@ -8,6 +8,7 @@
 #include "compile/compiler_log.h"
 #include "compile/cubin.h"
 #include "compile/deep_stack.h"
+#include "compile/foreign_text.h"
 #include "compile/nvrtc_library.h"
 #include "compile/toolchain.h"
 
@@ -39,11 +40,13 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   int create(const Source& source) {
+    own_ = {kProgramName};
     std::vector<const char*> texts;
     std::vector<const char*> names;
     for (const Header& header : source.headers) {
       texts.push_back(header.text.c_str());
       names.push_back(header.name.c_str());
+      own_.push_back(header.name);
     }
     return call_.create_program(&program_, source.text.c_str(), kProgramName,
                                 static_cast<int>(texts.size()), texts.data(), names.data());
@@ -60,7 +63,9 @@ class Program {
 
   std::string cubin() { return fetch(call_.cubin_size, call_.cubin); }
   std::string ptx() { return without_end(fetch(call_.ptx_size, call_.ptx)); }
-  std::string log() { return without_end(fetch(call_.log_size, call_.log)); }
+  std::string log() {
+    return without_foreign_text(without_end(fetch(call_.log_size, call_.log)), own_);
+  }
 
  private:
   std::string fetch(int (*size_of)(NvrtcProgram, std::size_t*), int (*get)(NvrtcProgram, char*)) {
@@ -81,6 +86,7 @@ class Program {
   const NvrtcFunctions& call_;
   const Interrupt& interrupt_;
   NvrtcProgram program_ = nullptr;
+  std::vector<std::string_view> own_;  // names of the Source's files
 };
 
 // 90 of "sm_90a"; 0 for anything but sm_NN[a|f].

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "../base/temp_directory.h"
@@ -71,6 +72,24 @@ TEST_CASE("the compiler's errors are those of this process") {
   const Source no_target = trivial_source("sm_10");
   CHECK(sandbox->compile(no_target).status().to_string() ==
         own->compile(no_target).status().to_string());
+}
+
+TEST_CASE("text of the machine's files reaches nobody") {
+  const TempDirectory folder;
+  const std::string file = folder.path() + "/secret";
+  std::ofstream(file) << "s3cret words\n";
+  Source source = trivial_source();
+  source.text += "#include \"" + file + "\"\n";
+  // Where nothing confines the compiler it opens the file, and its words are left out of the log.
+  const std::string own = test_toolchain()->compile(source).status().to_string();
+  CHECK(own.find("another file is left out") != std::string::npos);
+  CHECK(own.find("s3cret") == std::string::npos);
+  const auto sandbox = make_sandbox_toolchain(sandbox_options());
+  if (!can_confine(*sandbox)) return;
+  const std::string confined = sandbox->compile(source).status().to_string();
+  INFO(confined);
+  CHECK(confined.find("cannot open source file") != std::string::npos);
+  CHECK(confined.find("s3cret") == std::string::npos);
 }
 
 TEST_CASE("a functor without end is stopped by the deadline, by a cancel, and by its own limit") {
