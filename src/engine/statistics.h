@@ -45,12 +45,23 @@ struct Statistics {
   std::uint64_t write_failures = 0;
   std::uint64_t evicted = 0;
   std::uint64_t evicted_bytes = 0;
+  std::uint64_t quarantined = 0;
+  std::uint64_t untrusted = 0;  // entries outside the root, or whole places
+  std::uint64_t remote_published = 0;
+  std::uint64_t remote_refused = 0;
+  std::uint64_t remote_failures = 0;
   CompileTimes compiles;  // failed ones too
   std::uint64_t compile_failures = 0;
+  std::uint64_t compile_timeouts = 0;
+  std::uint64_t cancelled = 0;
   std::uint64_t negative_hits = 0;  // failures answered without a compile
   std::uint64_t waits = 0;          // for another process that compiled the same kernel
   std::uint64_t step_downs = 0;
+  std::uint64_t frozen = 0;
+  std::uint64_t fallbacks = 0;
+  std::uint64_t rejected = 0;
   std::uint64_t loads = 0;
+  std::uint64_t unloads = 0;
   std::uint64_t launches = 0;
   std::uint64_t copies = 0;
 };

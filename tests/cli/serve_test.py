@@ -104,6 +104,9 @@ class ServeTest(ProgramTest):
         self.assertNotEqual(other[2], entry)
         self.assertEqual(self.metric(service, "compile_seconds_count"), 2)
         self.assertEqual(self.metric(service, "service_served_total"), 3)
+        self.assertEqual(self.metric(service, 'cache_hits_total{layer="memory"}'), 1)
+        self.assertEqual(self.metric(service, "cache_published_total"), 2)
+        self.assertEqual(self.metric(service, 'cache_hits_total{layer="remote"}'), 0)
 
     def test_clients_that_ask_at_once_cause_one_compile(self):
         service = self.start()

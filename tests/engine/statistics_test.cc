@@ -21,6 +21,8 @@ Statistics some() {
   some.compiles.counts = {1, 0, 0, 2, 0, 0, 0, 0, 0, 0, 1};
   some.compiles.sum_seconds = 61.25;
   some.negative_hits = 9;
+  some.remote_refused = 6;
+  some.unloads = 8;
   return some;
 }
 
@@ -36,6 +38,8 @@ TEST_CASE("statistics as JSON") {
   CHECK(json["published"] == 5);
   CHECK(json["evicted_bytes"] == 4096);
   CHECK(json["negative_hits"] == 9);
+  CHECK(json["remote_refused"] == 6);
+  CHECK(json["unloads"] == 8);
   CHECK(json["compile_seconds"]["count"] == 4);
   CHECK(json["compile_seconds"]["sum"] == 61.25);
   CHECK(json["compile_seconds"]["buckets"].size() == 11);
@@ -59,6 +63,8 @@ TEST_CASE("statistics as Prometheus reads them, in any locale") {
   CHECK(text.find("\nattnloom_cache_hit_bytes_total{layer=\"remote\"} 200\n") != std::string::npos);
   CHECK(text.find("\nattnloom_cache_evicted_bytes_total 4096\n") != std::string::npos);
   CHECK(text.find("\nattnloom_compile_negative_hits_total 9\n") != std::string::npos);
+  CHECK(text.find("\nattnloom_remote_refused_total 6\n") != std::string::npos);
+  CHECK(text.find("\nattnloom_kernel_unloads_total 8\n") != std::string::npos);
   const std::string histogram =
       "# TYPE attnloom_compile_seconds histogram\n"
       "attnloom_compile_seconds_bucket{le=\"0.05\"} 1\n"

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "cache/http/token.h"
+#include "engine/statistics.h"
 #include "tools/cli/bounded_server.h"
 #include "tools/cli/kernel_request.h"
 #include "tools/cli/listen_address.h"
@@ -190,14 +191,17 @@ void Server::answer_kernel(const httplib::Request& request, httplib::Response& r
 
 std::string Server::metrics() const {
   std::string text = statistics_to_prometheus(service_.engine->statistics());
-  const auto add = [&](const std::string& name, const std::string& type, auto value) {
-    text += "# TYPE attnloom_service_" + name + " " + type + "\nattnloom_service_" + name + " " +
+  const auto add = [&](const std::string& metric, const std::string& help, const std::string& type,
+                       std::uint64_t value) {
+    const std::string name = "attnloom_service_" + metric;
+    text += "# HELP " + name + " " + help + ".\n# TYPE " + name + " " + type + "\n" + name + " " +
             std::to_string(value) + "\n";
   };
-  add("served_total", "counter", served_.load());
-  add("failed_total", "counter", failed_.load());
-  add("refused_total", "counter", refused_.load());
-  add("running", "gauge", running_.load());
+  add("served_total", "Requests that were answered with an entry", "counter", served_);
+  add("failed_total", "Requests for a kernel that was not made", "counter", failed_);
+  add("refused_total", "Requests without the token, or one too many", "counter", refused_);
+  add("running", "Requests for a kernel that run now", "gauge",
+      static_cast<std::uint64_t>(running_.load()));
   return text;
 }
 
