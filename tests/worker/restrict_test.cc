@@ -135,6 +135,7 @@ TEST_CASE("what the compiler needs goes on: threads, memory, its own limits and 
   CHECK(in_child([&] { return no_new_privileges() && filter_calls().ok() ? threads() : 99; }) ==
         kAllAsWanted);
   CHECK(in_child([]() -> int {
+          std::signal(SIGABRT, SIG_DFL);  // Catch2's own would report this child's end
           if (no_new_privileges() && filter_calls().ok()) std::abort();
           return 99;
         }) == 128 + SIGABRT);
@@ -179,6 +180,19 @@ TEST_CASE("all of it: root has no power left, and limits cannot be raised again"
                                     [] { return ::mount("none", "/tmp", "tmpfs", 0, nullptr); }},
                                    EPERM);
         }) == kAllAsWanted);
+}
+
+TEST_CASE("all of it: files that need no descriptor are closed too") {
+  if (without_landlock()) return;
+  const TempDirectory folder;
+  const std::string made = folder.path() + "/made";
+  const auto attempts = [&] {
+    return first_that_passes({[&] { return ::mkdir(made.c_str(), 0700); },
+                              [&] { return ::rmdir(folder.path().c_str()); }},
+                             EACCES);
+  };
+  CHECK(in_child([&] { return restrict_process(usual()).ok() ? attempts() : 99; }) == kAllAsWanted);
+  CHECK(in_child(attempts) == 1);
 }
 
 TEST_CASE("a kernel without Landlock is refused, or weaker when that was said") {

@@ -35,6 +35,17 @@ bool can_confine(Toolchain& toolchain) {
   return false;
 }
 
+// What the kernel says about our only child; "" while there is none.
+std::string child_status() {
+  const std::string parent = "PPid:\t" + std::to_string(::getpid()) + "\n";
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "status");
+    const std::string status(std::istreambuf_iterator<char>(file), {});
+    if (status.find(parent) != std::string::npos) return status;
+  }
+  return {};
+}
+
 Result<Artifact> answer_of(const std::string& how, const Interrupt& interrupt = Interrupt()) {
   const TempDirectory folder;
   const std::string worker = folder.path() + "/" + how;
@@ -128,6 +139,26 @@ TEST_CASE("a functor that takes all memory costs its request only") {
   CHECK(error.code == Code::kOutOfMemory);
   CHECK(error.cause.find("400 MiB of address space") != std::string::npos);
   CHECK(toolchain->compile(trivial_source()).ok());
+}
+
+TEST_CASE("the worker is confined while it compiles") {
+  const auto toolchain = make_sandbox_toolchain(sandbox_options());
+  if (!can_confine(*toolchain)) return;
+  Interrupt interrupt;
+  interrupt.start_clock(20s);
+  std::thread compiling(
+      [&] { static_cast<void>(toolchain->compile_interruptibly(nested(1000), interrupt)); });
+  std::string seen;
+  while (interrupt.reason() == Code::kOk) {
+    seen = child_status();
+    if (seen.find("Seccomp:\t2") != std::string::npos) break;
+  }
+  interrupt.cancel();
+  compiling.join();
+  INFO(seen);
+  CHECK(seen.find("NoNewPrivs:\t1") != std::string::npos);
+  CHECK(seen.find("Seccomp:\t2") != std::string::npos);
+  CHECK(seen.find("CapEff:\t0000000000000000") != std::string::npos);
 }
 
 TEST_CASE("how a worker ends says which error it is") {
