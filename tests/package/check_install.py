@@ -52,6 +52,9 @@ def main(arguments):
         run(cmake, "--install", build, "--prefix", os.path.join(scratch, "installed"))
         shutil.move(os.path.join(scratch, "installed"), prefix)
         run(os.path.join(prefix, "bin", "attnloom"), "--help")
+        if not os.access(os.path.join(prefix, "bin", "attnloom-cc"), os.X_OK):
+            print("attnloom-cc is not beside attnloom", file=sys.stderr)
+            return 1
         consume_by_cmake(cmake, generator, consumer, prefix, scratch)
         consume_by_pkg_config(consumer, prefix, scratch)
     return 0
