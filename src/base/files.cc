@@ -19,6 +19,10 @@
 namespace attnloom {
 namespace {
 
+// Entries, key files and lists are far smaller. A file grown to gigabytes, which may take no place
+// on its disk, must not take that memory from the process that looks a kernel up.
+constexpr std::uint64_t kMostWholeFile = 256 << 20;
+
 constexpr mode_t kDirectoryMode = 0700;
 constexpr mode_t kFileMode = 0600;
 
@@ -195,7 +199,9 @@ class RealFileSystem : public FileSystem {
   }
 
   Result<std::string> read(const std::string& path) override {
-    return read_range(path, 0, std::numeric_limits<std::uint64_t>::max());
+    Result<std::string> bytes = read_range(path, 0, kMostWholeFile + 1);
+    if (!bytes.ok() || bytes->size() <= kMostWholeFile) return bytes;
+    return make_error(Code::kCacheIo, path, "longer than 256 MiB", "move it aside");
   }
 
   Result<std::string> read_range(const std::string& path, std::uint64_t offset,

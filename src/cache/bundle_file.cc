@@ -72,7 +72,7 @@ Result<BundleFile> BundleFile::open(FileSystem& files, const std::string& path,
   } else {
     // The index must come from the very bytes that were hashed: between two reads the file may be
     // another one.
-    ATTNLOOM_TRY(bytes, files.read(path));
+    ATTNLOOM_TRY(bytes, files.read_range(path, 0, kAll));
     if (const std::string digest = to_hex(sha256(bytes)); digest != pinned_sha256)
       return make_error(Code::kUntrusted, "", "its SHA-256 is " + digest + ", not the pinned one");
     ATTNLOOM_TRY(content_bytes, index_content_bytes(bytes));

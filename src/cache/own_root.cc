@@ -12,6 +12,8 @@
 namespace attnloom {
 namespace {
 
+constexpr std::uint64_t kMostEntryBytes = 256 << 20;  // an entry is a kernel of tens of KB
+
 constexpr std::string_view kTagName = "/CACHEDIR.TAG";
 // The signature is that of the cache directory tagging convention: backup programs skip such a
 // directory.
@@ -104,6 +106,10 @@ std::optional<Entry> OwnRoot::read(const std::string& request_key, const std::st
   }
   if (!info.is_regular) {
     quarantine(path, "not a file");
+    return std::nullopt;
+  }
+  if (info.bytes > kMostEntryBytes) {
+    quarantine(path, "longer than any entry");
     return std::nullopt;
   }
   const auto bytes = files_.read(path);

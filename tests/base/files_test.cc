@@ -8,6 +8,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -96,6 +97,15 @@ TEST_CASE("Links are never followed at the last component") {
   CHECK(files->info(root / "link").is_regular);
   REQUIRE(::symlink(root.path().c_str(), (root / "dir").c_str()) == 0);
   CHECK_FALSE(files->list(root / "dir").ok());
+}
+
+TEST_CASE("A file of gigabytes is not read whole") {
+  const TempDirectory root;
+  const auto files = make_real_file_system();
+  std::ofstream(root / "long") << "begin";
+  std::filesystem::resize_file(root / "long", std::uintmax_t{1} << 40);
+  CHECK(files->read(root / "long").status().cause == "longer than 256 MiB");
+  CHECK(files->read_range(root / "long", 0, 5).value() == "begin");
 }
 
 TEST_CASE("What is not a regular file is not read") {

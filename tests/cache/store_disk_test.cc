@@ -132,6 +132,17 @@ TEST_CASE("an entry that is a directory is moved aside and made again") {
   }
 }
 
+TEST_CASE("an entry that was grown to gigabytes is moved aside and not read") {
+  const TempFolder folder;
+  const std::string path = path_of_entry(folder.root(), fake_source());
+  REQUIRE(Session(folder.root()).get(fake_source()).ok());
+  fs::resize_file(path, std::uintmax_t{1} << 40);
+  Session session(folder.root());
+  REQUIRE(session.get(fake_source()).ok());
+  CHECK(session.toolchain.compiles == 1);
+  CHECK(session.store.counters().quarantined == 1);
+}
+
 TEST_CASE("an entry that is a link, or that others may write, is a miss and is replaced") {
   const TempFolder folder;
   const std::string path = path_of_entry(folder.root(), fake_source());
