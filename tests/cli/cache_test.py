@@ -115,6 +115,18 @@ class CacheTest(ProgramTest):
             checked["bad"], [{"path": renamed, "cause": "it is the entry of another key", "quarantined": False}]
         )
 
+    def test_verify_reads_bundles_too(self):
+        bundle = os.path.join(self.scratch, self.id() + ".alb")
+        self.ask("bundle", "export", "-o", bundle)
+        both = ("cache", "verify", "--read-only-caches", bundle)
+        self.assertEqual(self.ask(*both), {"checked": 4, "bad": []})
+        with open(bundle, "r+b") as file:
+            file.seek(os.path.getsize(bundle) - 2000)  # in the frame of the last entry
+            file.write(b"damaged")
+        self.assertEqual(len(self.ask(*both, status=1)["bad"]), 1)
+        os.truncate(bundle, 10)
+        self.assertEqual([bad["path"] for bad in self.ask(*both, status=1)["bad"]], [bundle])
+
     def test_clear_leaves_pinned_entries_unless_told(self):
         self.ask("cache", "pin", self.keys[1])
         done = self.ask("cache", "clear")

@@ -6,6 +6,7 @@
 #include "base/byte_size.h"
 #include "cache/inspection.h"
 #include "cache/layout.h"
+#include "tools/cli/bundle_command.h"
 #include "tools/cli/output.h"
 #include "tools/cli/own_cache.h"
 
@@ -184,12 +185,29 @@ void verify_place(FileSystem& files, const std::string& base, OwnRoot* own, Chec
   }
 }
 
+void verify_bundle(const ReadOnlyPlace& bundle, Checked& checked) {
+  const auto add = [&](const std::string& path, const std::string& cause) {
+    checked.bad.push_back({{"path", path}, {"cause", cause}, {"quarantined", false}});
+  };
+  if (!bundle.trouble().ok()) return add(bundle.path(), bundle.trouble().cause);
+  for (const auto& name : bundle.list()) {
+    ++checked.entries;
+    const Result<CheckedEntry> entry = check_entry(bundle, name);
+    if (!entry.ok()) add(entry.status().path, entry.status().cause);
+  }
+}
+
 Result<int> verify(const Options& options) {
   ATTNLOOM_TRY(const OwnCache cache, need_own_cache(options.common));
   Checked checked;
   verify_place(*cache.files, cache.base, options.quarantine ? cache.root.get() : nullptr, checked);
-  for (const std::string& path : cache.settings.read_only)
-    verify_place(*cache.files, layout::base(path), nullptr, checked);
+  for (const std::string& named : cache.settings.read_only) {
+    const ReadOnlyPlace place(*cache.files, named);
+    if (place.layer() == Layer::kBundle)
+      verify_bundle(place, checked);
+    else
+      verify_place(*cache.files, layout::base(place.path()), nullptr, checked);
+  }
   if (options.common.json) {
     print_json({{"checked", checked.entries}, {"bad", checked.bad}});
   } else {
