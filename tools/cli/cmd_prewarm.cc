@@ -188,10 +188,13 @@ Result<int> prewarm_manifest(const Options& given) {
   ATTNLOOM_TRY(const std::unique_ptr<Engine> engine,
                open_engine(options.common, DeviceKind::kNone));
   const std::string root = engine->store().root();
-  if (root.empty() && !options.check)
-    return make_error(Code::kCacheIo, "--cache-dir",
-                      "there is no writable cache to fill: " + engine->store().root_refusal(),
-                      "name one by --cache-dir or ATTNLOOM_CACHE_DIR");
+  if (root.empty() && !options.check) {
+    const std::string& refusal = engine->store().root_refusal();
+    return make_error(
+        Code::kCacheIo, "--cache-dir",
+        "there is no writable cache to fill" + (refusal.empty() ? "" : ": " + refusal),
+        "name one by --cache-dir or ATTNLOOM_CACHE_DIR");
+  }
   const PrewarmReport report = prewarm(*engine, manifest.items, how);
   progress.end();
   ATTNLOOM_CHECK(report.pin_status);
