@@ -52,9 +52,10 @@ Result<Setting> resolve_cache_root(const SettingOptions& options, const Environm
   }
   const std::string xdg = environment.get("XDG_CACHE_HOME");
   root.value = default_cache_root("", xdg, environment.get("HOME"));
+  const bool from_xdg = root.value == default_cache_root("", xdg, "");  // not where it is relative
   root.origin = root.value.empty() ? "no XDG_CACHE_HOME and no HOME"
-                : xdg.empty()      ? "HOME"
-                                   : "XDG_CACHE_HOME";
+                : from_xdg         ? "XDG_CACHE_HOME"
+                                   : "HOME";
   return root;
 }
 
