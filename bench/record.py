@@ -100,7 +100,7 @@ def measure(build, issue, repetitions):
         ours = round(value_of(entries[benchmark], unit), 3)
         met = None
         if bar is not None:
-            met = ours <= bar if unit == "s" else ours >= bar
+            met = ours <= bar if unit in ("s", "us") else ours >= bar
         row = {"issue": issue, "row": name, "ours": ours, "peer": None, "peer_name": None, "unit": unit}
         row.update({"ratio": None, "bar": bar, "met": met, "command": shown, "commit": commit, "versions": versions})
         if command == SIMULATE:
