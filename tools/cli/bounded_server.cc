@@ -23,6 +23,8 @@ constexpr milliseconds kSlice{100};       // of a wait, so that hurry() is seen
 // A body that is too long is read up to here, so that its sender hears 413 and no reset.
 constexpr std::size_t kMostBytes = 1 << 20;
 
+constexpr int kQueued = 512;  // connections that wait for a thread; the kernel may allow fewer
+
 class BoundedStream final : public httplib::Stream {
  public:
   BoundedStream(socket_t socket, const std::atomic<bool>& hurried)
@@ -112,6 +114,10 @@ BoundedServer::BoundedServer() {
     const int yes = 1;
     ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   });
+}
+
+bool BoundedServer::lengthen_queue() {
+  return ::listen(svr_sock_, kQueued) == 0;
 }
 
 bool BoundedServer::process_and_close_socket(socket_t socket) {

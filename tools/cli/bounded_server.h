@@ -13,6 +13,9 @@ namespace attnloom::cli {
 class BoundedServer : public httplib::Server {
  public:
   BoundedServer();
+  // After bind: httplib's queue of five is full when a few more clients than that come at once, and
+  // the kernel then resets some of them.
+  bool lengthen_queue();
   // From now on clients are hardly waited for: what is slow must not hold the end up.
   void hurry() { hurried_ = true; }
 

@@ -131,21 +131,23 @@ class Server {
 };
 
 Result<int> Server::bind(const ListenAddress& address) {
-  const Status failure = make_error(Code::kCacheIo, "--listen", "cannot listen there",
-                                    "see whether another program does, or name another place");
-  if (address.socket.empty()) {
-    if (address.port == 0) {
-      const int port = http_.bind_to_any_port(address.host);
-      return port > 0 ? Result<int>(port) : failure;
-    }
-    return http_.bind_to_port(address.host, address.port) ? Result<int>(address.port) : failure;
+  int port = address.port;
+  bool bound = false;
+  if (!address.socket.empty()) {
+    ATTNLOOM_CHECK(clear_socket(address.socket));
+    const mode_t before = ::umask(077);  // only this user may connect, from the first moment on
+    http_.set_address_family(AF_UNIX);
+    bound = http_.bind_to_port(address.socket, 1);
+    ::umask(before);
+  } else if (port == 0) {
+    port = http_.bind_to_any_port(address.host);
+    bound = port > 0;
+  } else {
+    bound = http_.bind_to_port(address.host, port);
   }
-  ATTNLOOM_CHECK(clear_socket(address.socket));
-  const mode_t before = ::umask(077);  // only this user may connect, from the first moment on
-  http_.set_address_family(AF_UNIX);
-  const bool bound = http_.bind_to_port(address.socket, 1);
-  ::umask(before);
-  return bound ? Result<int>(0) : failure;
+  if (bound && http_.lengthen_queue()) return address.socket.empty() ? port : 0;
+  return make_error(Code::kCacheIo, "--listen", "cannot listen there",
+                    "see whether another program does, or name another place");
 }
 
 // What is answered before anything of a request is looked at; /healthz alone needs no token.
