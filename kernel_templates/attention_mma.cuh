@@ -66,10 +66,7 @@ struct AttentionTile {
     return lane_place(queries(), Layout::row_begin(), lane());
   }
   LOOM_DEVICE Ring ring() const { return {shared_address(shared) + QTile::kBytes}; }
-  LOOM_DEVICE int* beside(int stage) const {
-    return reinterpret_cast<int*>(shared + QTile::kBytes + Ring::kStagesBytes +
-                                  stage * Ring::kBesideBytes);
-  }
+  LOOM_DEVICE int* beside(int stage) const { return Ring::beside(shared + QTile::kBytes, stage); }
   LOOM_DEVICE KvColumns<Config> columns_of(int position, int stage) const {
     return {args, request, beside(stage), position};
   }
@@ -155,8 +152,8 @@ struct AttentionTile {
           logits[b], variant, plan, request, work, bounds.end, columns, Layout::kv_begin(),
           Layout::row_begin() + 16 * b, mask, kMasks ? nullptr : &left);
     }
+    // The maximum is taken before the factor.
     if (left > 0.0f) return left;
-      // The maximum is taken before the factor.
 #pragma unroll
     for (int b = 0; b < Layout::kBlocks; ++b) {
 #pragma unroll

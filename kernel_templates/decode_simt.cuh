@@ -54,10 +54,7 @@ struct DecodeTile {
 
   LOOM_DEVICE QRow query_row() const { return {shared_address(shared)}; }
   LOOM_DEVICE Ring ring() const { return {shared_address(shared) + QRow::kBytes}; }
-  LOOM_DEVICE int* beside(int stage) const {
-    return reinterpret_cast<int*>(shared + QRow::kBytes + Ring::kStagesBytes +
-                                  stage * Ring::kBesideBytes);
-  }
+  LOOM_DEVICE int* beside(int stage) const { return Ring::beside(shared + QRow::kBytes, stage); }
   LOOM_DEVICE KvColumns<Config> columns_of(int position, int stage) const {
     return {args, request, beside(stage), position};
   }

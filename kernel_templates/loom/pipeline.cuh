@@ -30,6 +30,10 @@ struct KvRing {
     return {base + static_cast<u32>(stage * kStageBytes + KTile::kBytes)};
   }
 
+  LOOM_DEVICE static int* beside(unsigned char* ring, int stage) {
+    return reinterpret_cast<int*>(ring + kStagesBytes + stage * kBesideBytes);
+  }
+
   // The next tile that is walked at all: of variants with a tile_mask, a skipped one is not even
   // copied.
   template <class Tile>

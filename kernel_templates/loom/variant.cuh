@@ -108,12 +108,6 @@ LOOM_DEVICE LogitRow logit_row(const PlanHeader& plan, const RequestRow& request
   return row;
 }
 
-// Whether the transform's text gives a Scaled, whose factor the softmax can take over.
-template <class T>
-constexpr bool kIsScaled = false;
-template <>
-constexpr bool kIsScaled<Scaled> = true;
-
 // One logit through transform and mask, in two forms: of a tile that the structured masks cut
 // (`partial`), and of one where every row sees every key, which asks nothing but the variant;
 // without `ask` not even its mask. mask_bit() is the logit's bit of a custom mask. Leaves an input
@@ -141,8 +135,7 @@ LOOM_DEVICE float apply_variant_to_logit(float x, KvPosition kv_pos, const Logit
     if (keep) {
       const auto y = variant.logits_transform(logit, request.batch, row.q_pos, kv_pos, row.q_head,
                                               work.kv_head, request.qo_len, request.kv_len);
-      if constexpr (kIsScaled<decltype(variant.logits_transform(Logit{}, 0, 0, KvPosition{}, 0, 0,
-                                                                0, 0))>) {
+      if constexpr (kSame<decltype(y), const Scaled>) {
         if (left != nullptr) {
           *left = y.factor;
           return y.value;

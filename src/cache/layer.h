@@ -2,6 +2,9 @@
 // Layers: where an entry may be found, in the order of searching. Value.
 #pragma once
 
+#include <array>
+#include <string_view>
+
 namespace attnloom {
 
 enum class Layer {
@@ -11,5 +14,10 @@ enum class Layer {
   kRemote,    // an HTTP cache
 };
 inline constexpr int kLayers = 4;
+
+constexpr std::string_view layer_name(Layer layer) {
+  constexpr std::array<std::string_view, kLayers> kNames = {"disk", "readonly", "bundle", "remote"};
+  return kNames[static_cast<std::size_t>(layer)];
+}
 
 }  // namespace attnloom

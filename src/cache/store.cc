@@ -68,6 +68,9 @@ struct Store::State {
   }
   std::optional<Found> look_remote(const std::string& request_key, const std::string& target,
                                    Need need, int driver_version);
+  // What a layer found, counted.
+  Found give(const std::string& request_key, Entry entry, const Fingerprint& toolchain,
+             Layer layer);
   void not_written(const Status& status);
   std::optional<Entry> read(const ReadOnlyPlace& place, const std::string& request_key,
                             const std::string& fingerprint, Unpack unpack);
@@ -116,21 +119,23 @@ std::optional<Entry> Store::State::read(const ReadOnlyPlace& place, const std::s
   return std::move(entry).value();
 }
 
+Found Store::State::give(const std::string& request_key, Entry entry, const Fingerprint& toolchain,
+                         Layer layer) {
+  ++of(layer).hits;
+  of(layer).bytes += entry.artifact.cubin.size() + entry.artifact.ptx.size();
+  return {std::move(entry.artifact), kernel_key(request_key, toolchain), layer};
+}
+
 std::optional<Found> Store::State::look(const std::string& request_key, const std::string& target,
                                         Need need, int driver_version, Asking asking) {
   const Unpack unpack = need.ptx ? Unpack::kAll : Unpack::kCubinOnly;
   const auto suits = [&](const std::optional<Entry>& entry) {
     return entry && entry->artifact.target == target && (!need.ptx || entry->has_ptx);
   };
-  const auto found = [&](Entry entry, const Fingerprint& toolchain, Layer layer) {
-    ++of(layer).hits;
-    of(layer).bytes += entry.artifact.cubin.size() + entry.artifact.ptx.size();
-    return Found{std::move(entry.artifact), kernel_key(request_key, toolchain), layer};
-  };
   for (const Fingerprint& toolchain : own.toolchains()) {
     if (!loadable(toolchain, driver_version)) continue;
     if (auto entry = own.read(request_key, toolchain.hex, unpack); suits(entry))
-      return found(std::move(*entry), toolchain, Layer::kDisk);
+      return give(request_key, std::move(*entry), toolchain, Layer::kDisk);
   }
   if (asking == Asking::kPoll) return std::nullopt;
   if (!own.path().empty()) ++of(Layer::kDisk).misses;
@@ -138,7 +143,7 @@ std::optional<Found> Store::State::look(const std::string& request_key, const st
     for (const Fingerprint& toolchain : place.toolchains()) {
       if (!loadable(toolchain, driver_version)) continue;
       if (auto entry = read(place, request_key, toolchain.hex, unpack); suits(entry))
-        return found(std::move(*entry), toolchain, place.layer());
+        return give(request_key, std::move(*entry), toolchain, place.layer());
     }
     ++of(place.layer()).misses;
   }
@@ -154,14 +159,11 @@ std::optional<Found> Store::State::look_remote(const std::string& request_key,
     if (is_rejected(request_key, toolchain.hex)) continue;
     auto got = remote->read(request_key, toolchain.hex);
     if (!got || got->entry.artifact.target != target || (need.ptx && !got->entry.has_ptx)) continue;
-    Artifact& artifact = got->entry.artifact;
     if (!own.path().empty()) {
-      const Status kept = own.publish(request_key, artifact, [&] { return got->bytes; });
+      const Status kept = own.publish(request_key, got->entry.artifact, [&] { return got->bytes; });
       if (!kept.ok()) not_written(kept);
     }
-    ++of(Layer::kRemote).hits;
-    of(Layer::kRemote).bytes += artifact.cubin.size() + artifact.ptx.size();
-    return Found{std::move(artifact), kernel_key(request_key, toolchain), Layer::kRemote};
+    return give(request_key, std::move(got->entry), toolchain, Layer::kRemote);
   }
   ++of(Layer::kRemote).misses;
   return std::nullopt;
@@ -194,7 +196,11 @@ Status Store::publish(const std::string& request_key, const Source& source,
     ++state.write_failures;
     return make_error(Code::kCacheIo, "", "not an artifact of this source: it is not stored");
   }
-  const auto encode = [&] { return encode_entry(request_key, source, artifact); };
+  std::string bytes;  // encoding packs the PTX: once for the root and the remote
+  const auto encode = [&] {
+    if (bytes.empty()) bytes = encode_entry(request_key, source, artifact);
+    return bytes;
+  };
   Status status;
   if (!state.own.path().empty()) status = state.own.publish(request_key, artifact, encode);
   if (!status.ok()) state.not_written(status);

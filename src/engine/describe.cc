@@ -2,6 +2,7 @@
 // An opened spec as alm_kernel_describe and `attnloom explain` show it.
 #include "engine/describe.h"
 
+#include "cache/layer.h"
 #include "engine/engine.h"
 #include "engine/kernel_set.h"
 
@@ -43,13 +44,13 @@ std::string_view origin_name(Origin origin) {
     case Origin::kMemory:
       return "memory";
     case Origin::kDisk:
-      return "disk";
+      return layer_name(Layer::kDisk);
     case Origin::kReadOnly:
-      return "readonly";
+      return layer_name(Layer::kReadOnly);
     case Origin::kBundle:
-      return "bundle";
+      return layer_name(Layer::kBundle);
     case Origin::kRemote:
-      return "remote";
+      return layer_name(Layer::kRemote);
   }
   return "";
 }

@@ -116,35 +116,11 @@ EngineCounters Engine::counters() const {
 
 Statistics Engine::statistics() const {
   const EngineTallies& from = state_->tallies;
-  const StoreCounters store = state_->store->counters();
-  Statistics statistics;
-  statistics.memory_hits = from.memory_hits;
-  statistics.memory_misses = from.memory_misses;
-  statistics.layers = store.layers;
-  statistics.published = store.published;
-  statistics.write_failures = store.write_failures;
-  statistics.evicted = store.evicted;
-  statistics.evicted_bytes = store.evicted_bytes;
-  statistics.quarantined = store.quarantined;
-  statistics.untrusted = store.untrusted;
-  statistics.remote_published = store.remote_published;
-  statistics.remote_refused = store.remote_refused;
-  statistics.remote_failures = store.remote_failures;
-  statistics.compiles = from.compile_times.times();
-  statistics.compile_failures = from.compile_failures;
-  statistics.compile_timeouts = from.compile_timeouts;
-  statistics.cancelled = from.cancelled;
-  statistics.frozen = from.frozen;
-  statistics.fallbacks = from.fallbacks;
-  statistics.rejected = from.rejected;
-  statistics.negative_hits = from.negative_hits;
-  statistics.waits = from.waits;
-  statistics.step_downs = from.step_downs;
-  statistics.loads = from.loads;
-  statistics.unloads = from.unloads;
-  statistics.launches = from.launches;
-  statistics.copies = from.copies;
-  return statistics;
+  return {.engine = counters(),
+          .store = state_->store->counters(),
+          .memory_misses = from.memory_misses,
+          .waits = from.waits,
+          .compiles = from.compile_times.times()};
 }
 
 namespace {

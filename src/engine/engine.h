@@ -58,30 +58,6 @@ struct EngineOptions {
   Json settings = Json::object();  // shown by describe() as it is
 };
 
-// Events since the engine was made.
-struct EngineCounters {
-  std::uint64_t memory_hits = 0;
-  std::uint64_t disk_hits = 0;
-  std::uint64_t read_only_hits = 0;
-  std::uint64_t bundle_hits = 0;
-  std::uint64_t remote_hits = 0;
-  std::uint64_t misses = 0;  // no layer had it
-  std::uint64_t compiles = 0;
-  std::uint64_t compile_failures = 0;
-  std::uint64_t negative_hits = 0;  // failures answered without a compile
-  std::uint64_t step_downs = 0;
-  std::uint64_t loads = 0;
-  std::uint64_t launches = 0;
-  std::uint64_t copies = 0;            // of plans to the device
-  std::uint64_t compile_timeouts = 0;  // compiles that were stopped at their deadline
-  std::uint64_t cancelled = 0;         // compiles that nobody wanted any more
-  std::uint64_t frozen = 0;            // compiles after freeze(), warned of or refused
-  std::uint64_t fallbacks = 0;         // plans made with another kernel than the one wanted
-  std::uint64_t rejected = 0;          // cached kernels that the driver refused
-  std::uint64_t unloads = 0;           // kernels let go to stay within the limits
-  bool operator==(const EngineCounters&) const = default;
-};
-
 class Engine {
  public:
   explicit Engine(EngineOptions options);

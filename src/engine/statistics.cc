@@ -5,61 +5,69 @@
 #include <charconv>
 #include <numeric>
 #include <string_view>
+#include <type_traits>
 
 namespace attnloom {
 namespace {
-
-constexpr std::array<std::string_view, kLayers> kLayerNames = {"disk", "readonly", "bundle",
-                                                               "remote"};
 
 struct Sum {
   std::string_view json;
   std::string_view metric;
   std::string_view help;
-  std::uint64_t Statistics::*value;
+  std::uint64_t (*value)(const Statistics&);
 };
+// Of a counter of the engine or of its store.
+template <auto counter>
+std::uint64_t of(const Statistics& statistics) {
+  if constexpr (std::is_same_v<decltype(counter), std::uint64_t EngineCounters::*>)
+    return statistics.engine.*counter;
+  else
+    return statistics.store.*counter;
+}
 constexpr std::array kSums = {
-    Sum{"published", "cache_published", "Entries written to the own root", &Statistics::published},
+    Sum{"published", "cache_published", "Entries written to the own root",
+        of<&StoreCounters::published>},
     Sum{"write_failures", "cache_write_failures", "Entries that could not be written",
-        &Statistics::write_failures},
+        of<&StoreCounters::write_failures>},
     Sum{"evicted", "cache_evicted", "Entries removed to keep the own root within its size",
-        &Statistics::evicted},
+        of<&StoreCounters::evicted>},
     Sum{"evicted_bytes", "cache_evicted_bytes", "Bytes of evicted entries",
-        &Statistics::evicted_bytes},
+        of<&StoreCounters::evicted_bytes>},
     Sum{"quarantined", "cache_quarantined", "Entries of the own root that were moved aside",
-        &Statistics::quarantined},
+        of<&StoreCounters::quarantined>},
     Sum{"untrusted", "cache_untrusted", "Entries or places that nobody vouches for",
-        &Statistics::untrusted},
+        of<&StoreCounters::untrusted>},
     Sum{"remote_published", "remote_published", "Entries written to the remote cache",
-        &Statistics::remote_published},
+        of<&StoreCounters::remote_published>},
     Sum{"remote_refused", "remote_refused",
         "Entries of the remote cache that were damaged or not trusted",
-        &Statistics::remote_refused},
+        of<&StoreCounters::remote_refused>},
     Sum{"remote_failures", "remote_failures",
-        "Requests to the remote cache without a usable answer", &Statistics::remote_failures},
+        "Requests to the remote cache without a usable answer",
+        of<&StoreCounters::remote_failures>},
     Sum{"compile_failures", "compile_failures", "Compiles that failed",
-        &Statistics::compile_failures},
+        of<&EngineCounters::compile_failures>},
     Sum{"compile_timeouts", "compile_timeouts", "Compiles that were stopped at their deadline",
-        &Statistics::compile_timeouts},
+        of<&EngineCounters::compile_timeouts>},
     Sum{"cancelled", "compile_cancelled", "Compiles that nobody wanted any more",
-        &Statistics::cancelled},
+        of<&EngineCounters::cancelled>},
     Sum{"frozen", "compile_frozen", "Compiles after freeze, warned of or refused",
-        &Statistics::frozen},
+        of<&EngineCounters::frozen>},
     Sum{"negative_hits", "compile_negative_hits", "Failures answered without a compile",
-        &Statistics::negative_hits},
+        of<&EngineCounters::negative_hits>},
     Sum{"waits", "compile_waits", "Waits for another process that compiled the same kernel",
-        &Statistics::waits},
+        [](const Statistics& all) { return all.waits; }},
     Sum{"step_downs", "kernel_step_downs", "Kernels replaced because they spilled registers",
-        &Statistics::step_downs},
+        of<&EngineCounters::step_downs>},
     Sum{"fallbacks", "kernel_fallbacks", "Plans made with another kernel than the one wanted",
-        &Statistics::fallbacks},
+        of<&EngineCounters::fallbacks>},
     Sum{"rejected", "kernel_rejected", "Cached kernels that the driver refused",
-        &Statistics::rejected},
-    Sum{"loads", "kernel_loads", "Kernels loaded onto the device", &Statistics::loads},
+        of<&EngineCounters::rejected>},
+    Sum{"loads", "kernel_loads", "Kernels loaded onto the device", of<&EngineCounters::loads>},
     Sum{"unloads", "kernel_unloads", "Kernels let go to stay within the limits",
-        &Statistics::unloads},
-    Sum{"launches", "kernel_launches", "Kernel launches", &Statistics::launches},
-    Sum{"copies", "plan_copies", "Plans copied to the device", &Statistics::copies},
+        of<&EngineCounters::unloads>},
+    Sum{"launches", "kernel_launches", "Kernel launches", of<&EngineCounters::launches>},
+    Sum{"copies", "plan_copies", "Plans copied to the device", of<&EngineCounters::copies>},
 };
 
 struct LayerSum {
@@ -93,7 +101,7 @@ std::string heading(std::string_view metric, std::string_view help, std::string_
 
 // The memory of the process is a layer like the others, but holds nothing that can be damaged.
 LayerCounters memory_layer(const Statistics& statistics) {
-  return {.hits = statistics.memory_hits, .misses = statistics.memory_misses};
+  return {.hits = statistics.engine.memory_hits, .misses = statistics.memory_misses};
 }
 
 std::string layers_text(const Statistics& statistics, const LayerSum& sum) {
@@ -104,7 +112,7 @@ std::string layers_text(const Statistics& statistics, const LayerSum& sum) {
             std::to_string(counters.*sum.value) + "\n";
   };
   add("memory", memory_layer(statistics));
-  for (std::size_t i = 0; i < kLayerNames.size(); ++i) add(kLayerNames[i], statistics.layers[i]);
+  for (int i = 0; i < kLayers; ++i) add(layer_name(Layer{i}), statistics.store.layers[i]);
   return text;
 }
 
@@ -160,9 +168,9 @@ CompileTimes CompileTimer::times() const {
 Json statistics_to_json(const Statistics& statistics) {
   Json json;
   json["layers"]["memory"] = layer_json(memory_layer(statistics));
-  for (std::size_t i = 0; i < kLayerNames.size(); ++i)
-    json["layers"][std::string(kLayerNames[i])] = layer_json(statistics.layers[i]);
-  for (const Sum& sum : kSums) json[std::string(sum.json)] = statistics.*sum.value;
+  for (int i = 0; i < kLayers; ++i)
+    json["layers"][std::string(layer_name(Layer{i}))] = layer_json(statistics.store.layers[i]);
+  for (const Sum& sum : kSums) json[std::string(sum.json)] = sum.value(statistics);
   json["compile_seconds"] = compiles_json(statistics.compiles);
   return json;
 }
@@ -173,7 +181,7 @@ std::string statistics_to_prometheus(const Statistics& statistics) {
   for (const Sum& sum : kSums) {
     const std::string metric = std::string(sum.metric) + "_total";
     text += heading(metric, sum.help, "counter") + "attnloom_" + metric + " " +
-            std::to_string(statistics.*sum.value) + "\n";
+            std::to_string(sum.value(statistics)) + "\n";
   }
   return text + compiles_text(statistics.compiles);
 }

@@ -15,6 +15,30 @@
 
 namespace attnloom {
 
+// Events since the engine was made.
+struct EngineCounters {
+  std::uint64_t memory_hits = 0;
+  std::uint64_t disk_hits = 0;
+  std::uint64_t read_only_hits = 0;
+  std::uint64_t bundle_hits = 0;
+  std::uint64_t remote_hits = 0;
+  std::uint64_t misses = 0;  // no layer had it
+  std::uint64_t compiles = 0;
+  std::uint64_t compile_failures = 0;
+  std::uint64_t negative_hits = 0;  // failures answered without a compile
+  std::uint64_t step_downs = 0;
+  std::uint64_t loads = 0;
+  std::uint64_t launches = 0;
+  std::uint64_t copies = 0;            // of plans to the device
+  std::uint64_t compile_timeouts = 0;  // compiles that were stopped at their deadline
+  std::uint64_t cancelled = 0;         // compiles that nobody wanted any more
+  std::uint64_t frozen = 0;            // compiles after freeze(), warned of or refused
+  std::uint64_t fallbacks = 0;         // plans made with another kernel than the one wanted
+  std::uint64_t rejected = 0;          // cached kernels that the driver refused
+  std::uint64_t unloads = 0;           // kernels let go to stay within the limits
+  bool operator==(const EngineCounters&) const = default;
+};
+
 // Upper bounds of the buckets, in seconds; one more bucket is above them all.
 inline constexpr std::array<double, 10> kCompileBounds = {0.05, 0.1, 0.25, 0.5, 1,
                                                           2.5,  5,   10,   30,  60};
@@ -38,32 +62,11 @@ class CompileTimer {
 };
 
 struct Statistics {
-  std::uint64_t memory_hits = 0;
+  EngineCounters engine;
+  StoreCounters store;
   std::uint64_t memory_misses = 0;
-  std::array<LayerCounters, kLayers> layers;  // by Layer
-  std::uint64_t published = 0;
-  std::uint64_t write_failures = 0;
-  std::uint64_t evicted = 0;
-  std::uint64_t evicted_bytes = 0;
-  std::uint64_t quarantined = 0;
-  std::uint64_t untrusted = 0;  // entries outside the root, or whole places
-  std::uint64_t remote_published = 0;
-  std::uint64_t remote_refused = 0;
-  std::uint64_t remote_failures = 0;
-  CompileTimes compiles;  // failed ones too
-  std::uint64_t compile_failures = 0;
-  std::uint64_t compile_timeouts = 0;
-  std::uint64_t cancelled = 0;
-  std::uint64_t negative_hits = 0;  // failures answered without a compile
-  std::uint64_t waits = 0;          // for another process that compiled the same kernel
-  std::uint64_t step_downs = 0;
-  std::uint64_t frozen = 0;
-  std::uint64_t fallbacks = 0;
-  std::uint64_t rejected = 0;
-  std::uint64_t loads = 0;
-  std::uint64_t unloads = 0;
-  std::uint64_t launches = 0;
-  std::uint64_t copies = 0;
+  std::uint64_t waits = 0;  // for another process that compiled the same kernel
+  CompileTimes compiles;    // failed ones too
 };
 
 Json statistics_to_json(const Statistics& statistics);

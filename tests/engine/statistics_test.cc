@@ -11,18 +11,18 @@ namespace {
 
 Statistics some() {
   Statistics some;
-  some.memory_hits = 7;
+  some.engine.memory_hits = 7;
   some.memory_misses = 4;
-  some.layers[0] = {.hits = 1, .misses = 3, .corrupt = 1, .bytes = 100};
-  some.layers[3] = {.hits = 2, .misses = 1, .corrupt = 0, .bytes = 200};
-  some.published = 5;
-  some.evicted = 2;
-  some.evicted_bytes = 4096;
+  some.store.layers[0] = {.hits = 1, .misses = 3, .corrupt = 1, .bytes = 100};
+  some.store.layers[3] = {.hits = 2, .misses = 1, .corrupt = 0, .bytes = 200};
+  some.store.published = 5;
+  some.store.evicted = 2;
+  some.store.evicted_bytes = 4096;
   some.compiles.counts = {1, 0, 0, 2, 0, 0, 0, 0, 0, 0, 1};
   some.compiles.sum_seconds = 61.25;
-  some.negative_hits = 9;
-  some.remote_refused = 6;
-  some.unloads = 8;
+  some.engine.negative_hits = 9;
+  some.store.remote_refused = 6;
+  some.engine.unloads = 8;
   return some;
 }
 
@@ -103,12 +103,12 @@ TEST_CASE("an engine counts what each layer gave, what was compiled and what fai
   REQUIRE(first.open(good)->prepare().ok());
   REQUIRE(first.open(good)->prepare().ok());
   const Statistics made = first.engine->statistics();
-  CHECK(made.memory_hits == 1);
+  CHECK(made.engine.memory_hits == 1);
   CHECK(made.memory_misses == 1);
-  CHECK(made.layers[0] == LayerCounters{.misses = 1});
-  CHECK(made.published == 1);
+  CHECK(made.store.layers[0] == LayerCounters{.misses = 1});
+  CHECK(made.store.published == 1);
   CHECK(made.compiles.total() == 1);
-  CHECK(made.loads == 1);
+  CHECK(made.engine.loads == 1);
 
   StubEngine second({.root = root / "other", .read_only = {root / "cache"}});
   second.compiler->fail = [](const Source& source) {
@@ -120,13 +120,13 @@ TEST_CASE("an engine counts what each layer gave, what was compiled and what fai
       second.open(one_kernel_spec(R"("logits_transform": "return undefined_name;")", target));
   for (int i = 0; i < 3; ++i) CHECK_FALSE(bad->prepare().ok());
   const Statistics found = second.engine->statistics();
-  CHECK(found.layers[0].misses == 4);
-  CHECK(found.layers[1].hits == 1);
-  CHECK(found.layers[1].misses == 3);
-  CHECK(found.layers[1].bytes == std::string("cubin of ").size() + 64);
+  CHECK(found.store.layers[0].misses == 4);
+  CHECK(found.store.layers[1].hits == 1);
+  CHECK(found.store.layers[1].misses == 3);
+  CHECK(found.store.layers[1].bytes == std::string("cubin of ").size() + 64);
   CHECK(found.compiles.total() == 1);
-  CHECK(found.compile_failures == 1);
-  CHECK(found.negative_hits == 2);
+  CHECK(found.engine.compile_failures == 1);
+  CHECK(found.engine.negative_hits == 2);
   CHECK(found.waits == 0);
 }
 
