@@ -45,9 +45,17 @@ extern "C" {
 #define ALM_API
 #endif
 
+/* Gives an enum the 32 bits in C++ that it has in C. Without them a number outside a short
+ * enum's range would be undefined in C++, and bad input could not be refused. */
+#if defined(__cplusplus) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 202311L)
+#define ALM_ENUM_BASE : int32_t
+#else
+#define ALM_ENUM_BASE
+#endif
+
 #define ALM_ABI_VERSION 0
 
-typedef enum alm_code {
+typedef enum alm_code ALM_ENUM_BASE {
   ALM_OK = 0,
   ALM_SPEC_INVALID = 1,
   ALM_SPEC_UNSUPPORTED = 2,
@@ -81,7 +89,7 @@ typedef enum alm_code {
   ALM_ARGUMENT_INVALID = 30
 } alm_code;
 
-typedef enum alm_dtype {
+typedef enum alm_dtype ALM_ENUM_BASE {
   ALM_DTYPE_NONE = 0,
   ALM_F16 = 1,
   ALM_BF16 = 2,
@@ -93,14 +101,14 @@ typedef enum alm_dtype {
   ALM_I64 = 8 /* recognised so that it can be refused by name */
 } alm_dtype;
 
-typedef enum alm_device {
+typedef enum alm_device ALM_ENUM_BASE {
   ALM_DEVICE_AUTO = 0, /* cuda when there is a driver and a device, else the simulator */
   ALM_DEVICE_CUDA = 1,
   ALM_DEVICE_SIMULATOR = 2,
   ALM_DEVICE_NONE = 3 /* compile, cache and plan only, for the target that the spec names */
 } alm_device;
 
-typedef enum alm_jit {
+typedef enum alm_jit ALM_ENUM_BASE {
   ALM_JIT_ALLOW = 0,
   ALM_JIT_NEVER = 1, /* a kernel that no cache layer holds is NOT_CACHED */
   ALM_JIT_WARN = 2   /* it is compiled, with a warning that names it */
@@ -108,7 +116,7 @@ typedef enum alm_jit {
 
 /* What a call does that needs a kernel which no cache layer holds. A compile that began goes on
  * whoever stops waiting for it, and lands in memory and cache. */
-typedef enum alm_policy {
+typedef enum alm_policy ALM_ENUM_BASE {
   ALM_POLICY_DEFAULT = 0, /* the context's; of a context: block */
   ALM_POLICY_BLOCK = 1,   /* compiles and waits; after policy_timeout_ms ALM_COMPILE_TIMEOUT */
   ALM_POLICY_ASYNC = 2,   /* has it compiled; ALM_COMPILE_TIMEOUT until it is there */
@@ -119,13 +127,13 @@ typedef enum alm_policy {
   ALM_POLICY_NEVER = 4 /* ALM_NOT_CACHED */
 } alm_policy;
 
-typedef enum alm_freeze {
+typedef enum alm_freeze ALM_ENUM_BASE {
   ALM_FREEZE_NONE = 0,
   ALM_FREEZE_WARN = 1, /* a compile is made, logged as a warning and counted */
   ALM_FREEZE_FAIL = 2  /* a compile is refused as ALM_NOT_CACHED and counted */
 } alm_freeze;
 
-typedef enum alm_priority {
+typedef enum alm_priority ALM_ENUM_BASE {
   ALM_PRIORITY_REQUEST = 0,
   ALM_PRIORITY_PREWARM = 1 /* behind everything that was requested */
 } alm_priority;
@@ -212,7 +220,7 @@ ALM_API alm_code alm_context_freeze(alm_context* context, alm_freeze how, alm_er
  * compiles, loads, launches). */
 ALM_API alm_code alm_context_describe(alm_context* context, alm_text** json, alm_error** error);
 
-typedef enum alm_statistics_format {
+typedef enum alm_statistics_format ALM_ENUM_BASE {
   ALM_STATISTICS_JSON = 0,      /* one object */
   ALM_STATISTICS_PROMETHEUS = 1 /* the text format that Prometheus scrapes */
 } alm_statistics_format;
