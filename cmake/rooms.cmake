@@ -14,11 +14,21 @@ if(ATTNLOOM_SANITIZE)
   target_compile_options(attnloom_flags INTERFACE -fsanitize=${ATTNLOOM_SANITIZE} -fno-omit-frame-pointer
                                                   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(attnloom_flags INTERFACE -fsanitize=${ATTNLOOM_SANITIZE})
+  # The driver's functions are called through types of our own, which no library that is opened at run time shares.
+  target_compile_options(attnloom_flags INTERFACE $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=function>)
 endif()
 
-if(ATTNLOOM_FUZZ)
-  target_compile_options(attnloom_flags INTERFACE -fsanitize=fuzzer-no-link)
-endif()
+# nlohmann/json.hpp costs 2 s a file, so base compiles it once. Who shares it must be instrumented alike.
+function(attnloom_json_header target)
+  if(target STREQUAL "attnloom_base")
+    target_precompile_headers(attnloom_base PRIVATE <nlohmann/json.hpp>)
+  else()
+    target_precompile_headers(${target} REUSE_FROM attnloom_base)
+  endif()
+  if(ATTNLOOM_FUZZ)
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
+endfunction()
 
 # attnloom_room(NAME SOURCES a.cc ... DEPENDS base spec ... [LIBRARIES imported::targets ...])
 function(attnloom_room name)
@@ -29,12 +39,12 @@ function(attnloom_room name)
   foreach(room ${ROOM_DEPENDS})
     target_link_libraries(attnloom_${name} PUBLIC attnloom_${room})
   endforeach()
-  # nlohmann/json.hpp costs 2 s a file; the simulator does not see it.
-  if(name STREQUAL "base")
-    target_precompile_headers(attnloom_base PRIVATE <nlohmann/json.hpp>)
-  elseif(NOT name STREQUAL "sim")
-    target_precompile_headers(attnloom_${name} REUSE_FROM attnloom_base)
+  if(name MATCHES "^(sim|reference)$")
+    # Neither sees nlohmann/json.hpp nor is fuzzed, and the sanitizer builds optimise nothing else.
+    target_compile_options(attnloom_${name} PRIVATE -O2)
+    return()
   endif()
+  attnloom_json_header(attnloom_${name})
 endfunction()
 
 # attnloom_test(NAME SOURCES a_test.cc ... LINK targets ... [PARTS tags ...]): one Catch2 program, one ctest entry
