@@ -122,9 +122,10 @@ class FlashInfer(Peer):
 
 class FlashInferFa2(FlashInfer):
     name = table.FA2
+    backend = "fa2"
 
     def make_wrapper(self, module):
-        return module.BatchPrefillWithRaggedKVCacheWrapper(self.workspace, "NHD", backend="fa2")
+        return module.BatchPrefillWithRaggedKVCacheWrapper(self.workspace, "NHD", backend=self.backend)
 
     def plan_arguments(self, torch):
         named = {"causal": self.batch.shape.causal} | self.types
@@ -136,6 +137,11 @@ class FlashInferFa2(FlashInfer):
     def launch(self, pool):
         data = self.batch.pools[pool]
         self.wrapper.run(data.q, data.k, data.v, out=self.out)
+
+
+class FlashInferFa3(FlashInferFa2):
+    name = table.FA3
+    backend = "fa3"
 
 
 class FlashInferDecode(FlashInfer):
@@ -236,7 +242,7 @@ class Flex(Dense):
 
 PEERS = {
     peer.name: peer
-    for peer in (FlashInferFa2, FlashInferDecode, FlashInferDecodeCuda, CuDnn, TorchFa2, Flex)
+    for peer in (FlashInferFa2, FlashInferFa3, FlashInferDecode, FlashInferDecodeCuda, CuDnn, TorchFa2, Flex)
 }
 
 

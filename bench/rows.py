@@ -61,6 +61,7 @@ LOAD_ONLY = "load-only kernel"  # reads what the row reads, and does nothing wit
 OURS_MMA = "ours, query tile 16"  # our tensor-core kernel for the fewest queries
 OURS = (OURS_PLAIN, OURS_BF16, OURS_SEPARATE, OURS_MMA)
 FA2 = "FlashInfer fa2"
+FA3 = "FlashInfer fa3"
 DECODE_TC = "FlashInfer decode, tensor cores"
 DECODE_CUDA = "FlashInfer decode, CUDA cores"
 
