@@ -24,7 +24,6 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 BENCH = os.path.join(ROOT, "bench")
 sys.path.insert(0, BENCH)
 
-import first_use  # noqa: E402
 import load_only  # noqa: E402
 import measure  # noqa: E402
 import ours  # noqa: E402
@@ -49,29 +48,6 @@ compare = load_compare()
 
 def row(**fields):
     return rows.Row(**{"id": "r", "shape": rows.prefill(1, 4), "peers": ("them",), "bar": 0.95} | fields)
-
-
-class FirstUseTest(unittest.TestCase):
-    def test_how_many_times_faster(self):
-        slow = first_use.result("fa2", 1.0, 19.0, CONDITIONS)
-        self.assertEqual((slow["row"], slow["ours"], slow["peer"], slow["ratio"]), ("first_use_fa2", 1.0, 19.0, 19.0))
-        self.assertEqual((slow["bar"], slow["met"], slow["peer_name"]), (20, False, rows.FA2))
-        self.assertTrue(first_use.result("fa3", 0.9, 84.0, CONDITIONS)["met"])
-        self.assertTrue(first_use.result("decode", 0.8, 12.0, CONDITIONS)["met"])
-
-    def test_without_the_peer_no_bar_is_met(self):
-        alone = first_use.result("decode", 0.8, None, CONDITIONS)
-        self.assertEqual((alone["ours"], alone["peer"], alone["ratio"], alone["met"]), (0.8, None, None, None))
-
-    def test_peers_exist(self):
-        for _, peer, _ in first_use.FIRST_USES.values():
-            self.assertIn(peer, peers.PEERS)
-
-    def test_unknown_rows_are_refused(self):
-        words = ["--library", "l", "--json", "o", "--commit", "c", "--rows", "decode,fa9"]
-        with contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(SystemExit):
-            first_use.parse_arguments(words)
-        self.assertIn("no row fa9; there are decode, fa2, fa3", said.getvalue())
 
 
 class RowsTest(unittest.TestCase):
