@@ -38,15 +38,17 @@ TEST_CASE("page tables: what is refused") {
       {.path = "pages.last_page_len[0]",
        .cause = "wanted 1 to page_size 16, given 17",
        .last = {17, 3}},
-      {.path = "pages.indices", .cause = "wanted 3 entries, given 0", .indices = {}},
-      {.path = "pages.indices", .cause = "wanted at least 3 entries, given 2", .indices = {4, 0}},
-      {.path = "pages.indices[2]",
+      {.path = "pages.page_indices", .cause = "wanted 3 entries, given 0", .indices = {}},
+      {.path = "pages.page_indices",
+       .cause = "wanted at least 3 entries, given 2",
+       .indices = {4, 0}},
+      {.path = "pages.page_indices[2]",
        .cause = "request 1, entry 0: wanted a page from 0 to 4, given 5",
        .indices = {4, 0, 5}},
-      {.path = "pages.indices[1]",
+      {.path = "pages.page_indices[1]",
        .cause = "request 0, entry 1: wanted a page from 0 to 4, given -1",
        .indices = {4, -1, 4}},
-      {.path = "pages.indices[1]",
+      {.path = "pages.page_indices[1]",
        .cause = "request 0: wanted each page once, given 4 again",
        .indices = {4, 4, 1}},
       {.path = "pages.page_size", .cause = "given 0", .page_size = 0},
@@ -152,7 +154,7 @@ TEST_CASE("trees: what is refused, cycles among it") {
 
 TEST_CASE("B61: a pattern of other lengths, and two that disagree") {
   const Ints qo{0, 1200}, kv{0, 1200};
-  check_refused(from_mask({qo, kv, Bytes(1280 * 1280, 1)}, {128, 64}).status(), "mask.bytes",
+  check_refused(from_mask({qo, kv, Bytes(1280 * 1280, 1)}, {128, 64}).status(), "mask.mask",
                 "wanted 1440000 bytes, qo_len x kv_len of each request, given 1638400");
   Ints indptr{0};
   Ints indices;
@@ -166,13 +168,13 @@ TEST_CASE("B61: a pattern of other lengths, and two that disagree") {
   // The block mask [[1, 0]] and the list [1], of blocks of one key and of 64.
   const BlockSparse one =
       test::sparse_or_fail(from_lists({Ints{0, 1}, Ints{0, 2}, Ints{0, 1}, Ints{1}}, {1, 1}));
-  check_refused(check_agrees(one, {Ints{0, 1}, Ints{0, 2}, Bytes{1, 0}}), "mask.bytes[0]",
+  check_refused(check_agrees(one, {Ints{0, 1}, Ints{0, 2}, Bytes{1, 0}}), "mask.mask[0]",
                 "request 0, query token 0, key 0: the lists say 0, the mask says 1");
   const BlockSparse wide = test::sparse_or_fail(
       from_lists({Ints{0, 128}, Ints{0, 128}, Ints{0, 1}, Ints{1}}, {128, 64}));
   Bytes mask(128 * 128, 0);
   for (std::size_t i = 0; i < mask.size(); ++i) mask[i] = i % 128 < 64 ? 1 : 0;
-  check_refused(check_agrees(wide, {Ints{0, 128}, Ints{0, 128}, mask}), "mask.bytes[0]",
+  check_refused(check_agrees(wide, {Ints{0, 128}, Ints{0, 128}, mask}), "mask.mask[0]",
                 "the lists say 0, the mask says 1");
   for (std::uint8_t& byte : mask) byte ^= 1;
   CHECK(check_agrees(wide, {Ints{0, 128}, Ints{0, 128}, mask}).ok());
@@ -180,7 +182,7 @@ TEST_CASE("B61: a pattern of other lengths, and two that disagree") {
                 "request 0: wanted 128 x 128 as the lists have, given 64 x 128");
   check_refused(check_agrees(wide, {Ints{0, 64, 128}, Ints{0, 64, 128}, Bytes(64 * 128, 0)}),
                 "mask.qo_indptr", "wanted 1 requests as the lists have, given 2");
-  check_refused(from_mask({Ints{0, 1}, Ints{0, 2}, Bytes{0, 2}}, {1, 1}).status(), "mask.bytes[1]",
+  check_refused(from_mask({Ints{0, 1}, Ints{0, 2}, Bytes{0, 2}}, {1, 1}).status(), "mask.mask[1]",
                 "wanted 0 or 1, given 2");
 }
 
@@ -191,8 +193,8 @@ TEST_CASE("patterns of heads: what is refused") {
     return from_head_pages({pages, indptr, picks, heads}, {}).status();
   };
   CHECK(picked(2, {0, 1, 3}, {1, 0, 1}).ok());
-  check_refused(picked(2, {0, 1}, {1}), "picks.indptr", "wanted 3 entries, given 2");
-  check_refused(picked(2, {0, 1, 0}, {1}), "picks.indptr[2]", "wanted at least 1, given 0");
+  check_refused(picked(2, {0, 1}, {1}), "picks.pick_indptr", "wanted 3 entries, given 2");
+  check_refused(picked(2, {0, 1, 0}, {1}), "picks.pick_indptr[2]", "wanted at least 1, given 0");
   check_refused(picked(2, {0, 1, 3}, {1, 0}), "picks.picks", "wanted 3 entries, given 2");
   check_refused(picked(2, {0, 1, 3}, {1, 0, 2}), "picks.picks[2]",
                 "request 0, KV head 1: wanted a page from 0 to 1 of the request's 2, given 2");
@@ -200,7 +202,7 @@ TEST_CASE("patterns of heads: what is refused") {
                 "request 0, KV head 1: wanted each page once, given 0 again");
   check_refused(picked(0, {0}, {}), "picks.kv_heads", "given 0");
   check_refused(picked(107374176, {0}, {}), "picks.kv_heads", "wanted 1 to 107374169");
-  check_refused(picked(2, {0, 1, 3}, {1, 0, 1}, true), "picks.causal", "given 1");
+  check_refused(picked(2, {0, 1, 3}, {1, 0, 1}, true), "picks.pages.causal", "given 1");
 
   struct Row {
     const char* path;

@@ -198,7 +198,7 @@ TEST_CASE("dense masks of any size, and what agrees with them") {
     const std::size_t at = random() % other.size();
     other[at] ^= 1;
     const Status status = check_agrees(sparse, {qo, kv, other});
-    CHECK(status.path == "mask.bytes[" + std::to_string(at) + "]");
+    CHECK(status.path == "mask.mask[" + std::to_string(at) + "]");
   }
   CHECK(whole > 500);
   CHECK(with_bits > 200);

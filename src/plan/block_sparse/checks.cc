@@ -17,7 +17,7 @@ Status check_once_a_request(const std::string& group, const PageTable& pages) {
     const auto twice = std::adjacent_find(
         seen.begin(), seen.end(), [](const auto& a, const auto& b) { return a.first == b.first; });
     if (twice == seen.end()) continue;
-    return invalid(entry(group, "indices", (twice + 1)->second),
+    return invalid(entry(group, "page_indices", (twice + 1)->second),
                    "request " + text(static_cast<std::int64_t>(r)) + ": wanted each page once, " +
                        "given " + text(twice->first) + " again",
                    "a mask cannot count a key twice; layout \"paged\" can");
@@ -63,12 +63,9 @@ Status check_pages(const std::string& group, const PageTable& pages) {
   workload.last_page_len = pages.last_page_len;
   workload.page_indices = pages.indices;
   workload.pool_pages = pages.pool_pages;
-  Status status = renamed(check_kv_arrays(spec, workload), group);
-  if (status.path.rfind(group + ".page_indices", 0) == 0)
-    status.path.replace(group.size() + 1, 12, "indices");
-  ATTNLOOM_CHECK(status);
+  ATTNLOOM_CHECK(renamed(check_kv_arrays(spec, workload), group));
   if (pages.indices.empty() && pages.kv_indptr.back() > 0)
-    return invalid(group + ".indices",
+    return invalid(group + ".page_indices",
                    "wanted " + text(pages.kv_indptr.back()) + " entries, given 0",
                    "a converter reads them on the host");
   return check_once_a_request(group, pages);

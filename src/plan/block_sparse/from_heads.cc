@@ -9,7 +9,7 @@ namespace attnloom {
 namespace {
 
 Status check_picks(const HeadPages& picks) {
-  ATTNLOOM_CHECK(check_pages("picks", picks.pages));
+  ATTNLOOM_CHECK(check_pages("picks.pages", picks.pages));
   const std::int64_t keys = picks.pages.pool_pages * picks.pages.page_size;
   if (picks.kv_heads < 1 || picks.kv_heads > kMaxLength / keys)
     return invalid("picks.kv_heads",
@@ -17,8 +17,8 @@ Status check_picks(const HeadPages& picks) {
                        " keys, given " + text(picks.kv_heads),
                    "keys of all heads are numbered in int32");
   if (picks.pages.causal)
-    return invalid("picks.causal", "wanted 0, given 1", "pick only what the token may see");
-  return check_indptr_of("picks", "indptr", picks.indptr,
+    return invalid("picks.pages.causal", "wanted 0, given 1", "pick only what the token may see");
+  return check_indptr_of("picks", "pick_indptr", picks.indptr,
                          std::int64_t{picks.pages.qo_indptr.back()} * picks.kv_heads + 1);
 }
 

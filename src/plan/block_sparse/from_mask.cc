@@ -14,14 +14,14 @@ Status check_mask(const DenseMask& mask) {
     wanted += std::int64_t{mask.qo_indptr[r + 1] - mask.qo_indptr[r]} *
               (mask.kv_indptr[r + 1] - mask.kv_indptr[r]);
   if (std::ssize(mask.bytes) != wanted)
-    return invalid("mask.bytes",
+    return invalid("mask.mask",
                    "wanted " + text(wanted) + " bytes, qo_len x kv_len of each request, given " +
                        text(std::ssize(mask.bytes)),
                    "make the mask for the lengths of this batch");
   const auto odd = std::find_if(mask.bytes.begin(), mask.bytes.end(),
                                 [](std::uint8_t byte) { return byte > 1; });
   if (odd == mask.bytes.end()) return ok_status();
-  return invalid(entry("mask", "bytes", odd - mask.bytes.begin()),
+  return invalid(entry("mask", "mask", odd - mask.bytes.begin()),
                  "wanted 0 or 1, given " + text(*odd), "a byte for each query token and key");
 }
 
@@ -88,7 +88,7 @@ Status check_agrees(const BlockSparse& sparse, const DenseMask& mask) {
         std::fill(listed.begin() + range.begin, listed.begin() + range.end, std::uint8_t{1});
       const auto differs = std::mismatch(listed.begin(), listed.end(), mask.bytes.begin() + at);
       if (differs.first != listed.end())
-        return invalid(entry("mask", "bytes", differs.second - mask.bytes.begin()),
+        return invalid(entry("mask", "mask", differs.second - mask.bytes.begin()),
                        "request " + text(r) + ", query token " + text(token) + ", key " +
                            text(differs.first - listed.begin()) + ": the lists say " +
                            text(*differs.first) + ", the mask says " + text(*differs.second),
