@@ -377,7 +377,7 @@ typedef struct alm_block_lists {
 } alm_block_lists;
 
 /* One request of all query tokens over the keys of the whole pool. Block sizes of 0: one query
- * token, page_size keys. */
+ * token, and as many keys as leave no slot behind a last token in a block. */
 typedef struct alm_page_table {
   size_t struct_bytes;
   alm_index_array qo_indptr;     /* [batch + 1] query tokens */
@@ -421,7 +421,7 @@ typedef struct alm_dense_mask {
 
 /* Importance masks (Quest): for each query token and KV head, the pages that it picks, by their
  * place in the request's part of the page table. Query row token * kv_heads + head, and key rows
- * of one head. Block sizes of 0: one query row, page_size keys (hnd) or one key. */
+ * of one head. Block sizes of 0: one query row, as of alm_page_table (hnd) or one key. */
 typedef struct alm_head_pages {
   size_t struct_bytes;
   alm_page_table pages;        /* its struct_bytes set too; causal must be 0 */

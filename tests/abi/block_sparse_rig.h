@@ -35,8 +35,19 @@ struct Numbers {
 
   Numbers(std::int64_t rows, std::uint32_t seed) {
     std::mt19937 random(seed);
+    fill(rows, [&](std::int64_t) { return static_cast<double>(random() % 2001) / 500.0 - 2.0; });
+  }
+  // Each row `of(row)` in all dimensions.
+  template <class Of>
+  static Numbers rows(std::int64_t count, Of&& of) {
+    Numbers made(0, 0);
+    made.fill(count, of);
+    return made;
+  }
+  template <class Of>
+  void fill(std::int64_t rows, Of&& of) {
     for (std::int64_t i = 0; i < rows * kDim; ++i) {
-      const double value = static_cast<double>(random() % 2001) / 500.0 - 2.0;
+      const double value = of(i / kDim);
       bits.push_back(
           static_cast<std::uint16_t>(attnloom::reference::to_bits(value, attnloom::DType::kF16)));
       values.push_back(attnloom::reference::from_bits(bits.back(), attnloom::DType::kF16));

@@ -187,7 +187,7 @@ TEST_CASE("Quest: each KV head of a token sees the pages that it picks, in both 
       }
     }
     const BlockSparse sparse(given);
-    CHECK(sparse.read().block_columns == (hnd ? page_size : 1));
+    CHECK(sparse.read().block_columns == 1);  // last pages of 3 and 2 tokens: no larger one fits
     Rig().check(sparse, {4, 1}, q, k, v, judge(meaning, q, k, v));
   }
 }
@@ -231,6 +231,43 @@ TEST_CASE("blocks of varying sizes, of each KV head its own") {
   const BlockSparse large(given, 8, 16);
   CHECK(large.read().partial_blocks > 0);
   Rig().check(large, {2, 1}, q, k, v, wanted);
+}
+
+attnloom::reference::Output exactly(std::size_t rows, double o, double lse) {
+  attnloom::reference::Output wanted;
+  wanted.o.assign(rows * kDim, o);
+  wanted.lse.assign(rows, lse);
+  return wanted;
+}
+
+TEST_CASE("B31: what lies behind a last token reaches no output") {
+  const Ints qo{0, 1}, kv{0, 2}, pages{0, 1}, last{1};
+  alm_page_table table = zeroed<alm_page_table>();
+  table.qo_indptr = index_array(qo);
+  table.kv_indptr = index_array(kv);
+  table.page_indices = index_array(pages);
+  table.last_page_len = index_array(last);
+  table.pool_pages = 2;
+  table.page_size = 4;
+  const auto zero = [](std::int64_t) { return 0.0; };
+  for (const double stale : {std::nan(""), double{INFINITY}}) {
+    const Numbers k = Numbers::rows(8, [&](std::int64_t row) { return row < 5 ? 0.0 : stale; });
+    const Numbers v =
+        Numbers::rows(8, [&](std::int64_t row) { return row < 5 ? double(row) : stale; });
+    Rig().check(BlockSparse(table), {}, Numbers::rows(1, zero), k, v, exactly(1, 2.0, std::log(5)));
+  }
+}
+
+TEST_CASE("B59: block-sparse lists are not dense attention") {
+  const Ints qo{0, 512}, indptr{0, 1, 2, 3, 4}, indices{0, 0, 0, 0};
+  alm_block_lists lists = zeroed<alm_block_lists>();
+  lists.qo_indptr = lists.kv_indptr = index_array(qo);
+  lists.block_indptr = index_array(indptr);
+  lists.block_indices = index_array(indices);
+  const auto zero = [](std::int64_t) { return 0.0; };
+  const Numbers v = Numbers::rows(512, [](std::int64_t key) { return key < 64 ? 1.0 : 0.0; });
+  Rig().check(BlockSparse(lists, 128, 64), {}, Numbers::rows(512, zero), Numbers::rows(512, zero),
+              v, exactly(512, 1.0, 4.1588831));
 }
 
 }  // namespace

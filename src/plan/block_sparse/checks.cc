@@ -2,7 +2,7 @@
 #include "plan/block_sparse/checks.h"
 
 #include <algorithm>
-#include <limits>
+#include <numeric>
 
 namespace attnloom {
 namespace {
@@ -74,6 +74,12 @@ Status check_pages(const std::string& group, const PageTable& pages) {
 std::int64_t keys_of_pages(const PageTable& pages, int request) {
   const std::int64_t count = pages.kv_indptr[request + 1] - pages.kv_indptr[request];
   return count == 0 ? 0 : (count - 1) * pages.page_size + pages.last_page_len[request];
+}
+
+int block_of_pages(const PageTable& pages) {
+  int block = pages.page_size;
+  for (const std::int32_t length : pages.last_page_len) block = std::gcd(block, length);
+  return block;
 }
 
 TokenKeys first_keys(const TokenKeys& path, std::int64_t count) {

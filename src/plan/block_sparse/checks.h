@@ -30,6 +30,8 @@ Status check_indptr_of(const std::string& group, const std::string& array, Index
 // A page table as plan() would take it, and no page twice in a request.
 Status check_pages(const std::string& group, const PageTable& pages);
 std::int64_t keys_of_pages(const PageTable& pages, int request);
+// The largest block of keys that holds no slot behind a request's last token. REQUIRES: checked.
+int block_of_pages(const PageTable& pages);
 
 // Keys that query token i of qo_len sees of kv_len in a bottom-right causal mask.
 inline std::int64_t causal_keys(std::int64_t i, std::int64_t qo_len, std::int64_t kv_len) {

@@ -32,9 +32,11 @@ struct BlockLists {
 };
 Result<BlockSparse> from_lists(const BlockLists& lists, BlockSize block);
 
-// One request of all query tokens, over the keys of the whole pool. A block of 0 tokens or keys is
-// 1 x page_size. Positions are those of the pool, so causality has to be said here: `causal` keeps
-// keys up to the query's own place at the end of its request. Name: "pages".
+// One request of all query tokens, over the keys of the whole pool. A block of 0 tokens is 1; of 0
+// keys the largest that holds no slot behind a last token: a partial block is read whole, and a bit
+// of 0 does not hide a NaN that such a slot may hold (0 * NaN). Positions are those of the pool, so
+// causality has to be said here: `causal` keeps keys up to the query's own place at the end of its
+// request. Name: "pages".
 struct PageTable {
   IndexArray qo_indptr;      // [batch + 1]
   IndexArray kv_indptr;      // [batch + 1] entries of indices
@@ -86,8 +88,8 @@ enum class HeadOrder { kHnd, kNhd };  // heads before the tokens of a page, or b
 // the request's part of the page table. Heads become query tokens and key rows of one head, by
 // views of the same memory: q and o are [tokens * kv_heads][group][dim]; K and V of a pool
 // [pages][heads][page_size][dim] (HND) or [pages][page_size][heads][dim] (NHD) are
-// [pages * page_size * heads][1][dim]. A block of 0 is 1 x page_size for HND, 1 x 1 for NHD, whose
-// keys of one head are no neighbours. Name: "picks".
+// [pages * page_size * heads][1][dim]. A block of 0 keys is as for pages with HND, and 1 with NHD,
+// whose keys of one head are no neighbours. Name: "picks".
 struct HeadPages {
   PageTable pages;    // `causal` is refused: it would have to know which tokens were picked
   IndexArray indptr;  // [query tokens * kv_heads + 1] entries of picks; heads of a token together

@@ -143,7 +143,7 @@ Result<BlockSparse> from_head_pages(const HeadPages& picks, BlockSize block) {
                          "picks"));
   if (block.rows == 0) block.rows = 1;
   if (block.columns == 0)
-    block.columns = picks.order == HeadOrder::kHnd ? picks.pages.page_size : 1;
+    block.columns = picks.order == HeadOrder::kHnd ? block_of_pages(picks.pages) : 1;
   ATTNLOOM_CHECK(check_block(block, "block"));
   std::vector<TokenKeys> tokens;
   std::int64_t list = 0;

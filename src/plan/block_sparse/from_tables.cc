@@ -51,7 +51,7 @@ Result<BlockSparse> from_lists(const BlockLists& lists, BlockSize block) {
 Result<BlockSparse> from_pages(const PageTable& pages, BlockSize block) {
   ATTNLOOM_CHECK(check_pages("pages", pages));
   if (block.rows == 0) block.rows = 1;
-  if (block.columns == 0) block.columns = pages.page_size;
+  if (block.columns == 0) block.columns = block_of_pages(pages);
   ATTNLOOM_CHECK(check_block(block, "block"));
   std::vector<TokenKeys> tokens;
   tokens.reserve(static_cast<std::size_t>(pages.qo_indptr.back()));
