@@ -47,7 +47,7 @@ ARROWS = {
 }
 # Folders outside src/: users of the public headers only, or (None) free to see every room.
 OUTSIDE = {
-    "include": {"attnloom/attnloom.h"},
+    "include": {"attnloom/attnloom.h", "attnloom/attnloom.hpp"},
     "python": {"attnloom/attnloom.h", "attnloom/attnloom.hpp"},
     "examples": {"attnloom/attnloom.h", "attnloom/attnloom.hpp"},
     "tools": None,

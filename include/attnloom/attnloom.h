@@ -3,8 +3,8 @@
  * attnloom.h - the C interface of Attnloom, whole.
  *
  * Conventions
- *  1. Handles (alm_context, alm_kernel, alm_plan) are opaque. Whoever creates one destroys it,
- * after everything that was made from it. Destroying NULL does nothing.
+ *  1. Handles (alm_context, alm_kernel, alm_plan, alm_block_sparse) are opaque. Whoever creates one
+ * destroys it, after everything that was made from it. Destroying NULL does nothing.
  *  2. A function that can fail returns alm_code; 0 is success. Its last parameter may be NULL or
  *     point to an alm_error* that receives the details on failure (free with alm_error_free) and
  *     NULL on success.
@@ -347,6 +347,155 @@ ALM_API alm_code alm_plan_check(alm_plan* plan, const alm_workload* workload, vo
                                 alm_error** error);
 /* The last update as JSON: queues, merge map, makespan and ideal. */
 ALM_API alm_code alm_plan_describe(alm_plan* plan, alm_text** json, alm_error** error);
+
+/* ---- block-sparse rows: what every sparse format becomes ----
+ *
+ * A pattern is rows of block_rows query tokens of one request, each a list of columns of
+ * block_columns of the request's keys, as layout "bsr" takes them; blocks that not all tokens of
+ * their row see whole keep a bit for each token and key. Index data on the host only: K and V are
+ * neither copied nor moved, and no device is used. docs/BLOCK_SPARSE.md says what each format means
+ * and how K, V and q are to be viewed.
+ *
+ * Errors are ALM_WORKLOAD_INVALID and name the array, the entry, and the request or head. A handle
+ * never changes, so any number of threads may read it. */
+typedef struct alm_block_sparse alm_block_sparse;
+
+/* Every query token of a request sees all of its keys. */
+typedef struct alm_ragged_keys {
+  size_t struct_bytes;
+  alm_index_array qo_indptr; /* [batch + 1] query tokens */
+  alm_index_array kv_indptr; /* [batch + 1] key tokens */
+} alm_ragged_keys;
+
+/* Lists that exist already. */
+typedef struct alm_block_lists {
+  size_t struct_bytes;
+  alm_index_array qo_indptr;
+  alm_index_array kv_indptr;
+  alm_index_array block_indptr;  /* as in alm_workload */
+  alm_index_array block_indices; /* required */
+} alm_block_lists;
+
+/* One request of all query tokens over the keys of the whole pool. Block sizes of 0: one query
+ * token, and as many keys as leave no slot behind a last token in a block. */
+typedef struct alm_page_table {
+  size_t struct_bytes;
+  alm_index_array qo_indptr;     /* [batch + 1] query tokens */
+  alm_index_array kv_indptr;     /* [batch + 1] entries of page_indices */
+  alm_index_array page_indices;  /* no page twice in a request */
+  alm_index_array last_page_len; /* [batch] */
+  int64_t pool_pages;
+  int32_t page_size;
+  int32_t causal; /* not 0: a query token sees the keys up to its own, at the request's end */
+} alm_page_table;
+
+/* A prefix (radix) tree over one store of keys: a request sees the tokens of all nodes from its
+ * root to its own. One request of all query tokens over the store. */
+typedef struct alm_prefix_tree {
+  size_t struct_bytes;
+  alm_index_array qo_indptr; /* [batch + 1] query tokens */
+  alm_index_array node;      /* [batch] where each request ends */
+  alm_index_array parent;    /* [nodes] -1: a root */
+  alm_index_array key_begin; /* [nodes] first key row of the node's tokens */
+  alm_index_array key_count; /* [nodes] */
+  int64_t keys;              /* rows of the store */
+  int32_t causal;            /* as in alm_page_table */
+} alm_prefix_tree;
+
+/* Speculative decoding: the query tokens of a request are a tree of drafts whose own keys lie
+ * behind its context. Each sees the context, its ancestors and itself. */
+typedef struct alm_draft_trees {
+  size_t struct_bytes;
+  alm_index_array draft_indptr; /* [batch + 1] query tokens */
+  alm_index_array parent;       /* [tokens] number within the request, -1: the context */
+  alm_index_array context_len;  /* [batch] */
+} alm_draft_trees;
+
+typedef struct alm_dense_mask {
+  size_t struct_bytes;
+  alm_index_array qo_indptr;
+  alm_index_array kv_indptr;
+  const uint8_t* mask; /* a byte of 0 or 1 for each, [q_len][kv_len] of each request in turn */
+  int64_t mask_bytes;
+} alm_dense_mask;
+
+/* Importance masks (Quest): for each query token and KV head, the pages that it picks, by their
+ * place in the request's part of the page table. Query row token * kv_heads + head, and key rows
+ * of one head. Block sizes of 0: one query row, as of alm_page_table (hnd) or one key. */
+typedef struct alm_head_pages {
+  size_t struct_bytes;
+  alm_page_table pages;        /* its struct_bytes set too; causal must be 0 */
+  alm_index_array pick_indptr; /* [query tokens * kv_heads + 1] entries of picks */
+  alm_index_array picks;
+  int32_t kv_heads;
+  int32_t hnd; /* not 0: in the pool heads come before the tokens of a page */
+} alm_head_pages;
+
+/* Blocks of sizes that vary along both axes and with the head, of one sequence. KV head h becomes
+ * request h. Block sizes of 0: the largest that needs no bits. */
+typedef struct alm_head_blocks {
+  size_t struct_bytes;
+  alm_index_array row_indptr;    /* [kv_heads + 1] entries of row_sizes */
+  alm_index_array row_sizes;     /* query tokens */
+  alm_index_array column_indptr; /* [kv_heads + 1] entries of column_sizes */
+  alm_index_array column_sizes;  /* keys */
+  const uint8_t* map; /* a byte of 0 or 1 for each, [rows][columns] of each head in turn */
+  int64_t map_bytes;
+} alm_head_blocks;
+
+ALM_API alm_code alm_block_sparse_from_ragged(const alm_ragged_keys* ragged, int32_t block_rows,
+                                              int32_t block_columns, alm_block_sparse** sparse,
+                                              alm_error** error);
+ALM_API alm_code alm_block_sparse_from_lists(const alm_block_lists* lists, int32_t block_rows,
+                                             int32_t block_columns, alm_block_sparse** sparse,
+                                             alm_error** error);
+ALM_API alm_code alm_block_sparse_from_pages(const alm_page_table* pages, int32_t block_rows,
+                                             int32_t block_columns, alm_block_sparse** sparse,
+                                             alm_error** error);
+ALM_API alm_code alm_block_sparse_from_prefix_tree(const alm_prefix_tree* tree, int32_t block_rows,
+                                                   int32_t block_columns, alm_block_sparse** sparse,
+                                                   alm_error** error);
+ALM_API alm_code alm_block_sparse_from_draft_trees(const alm_draft_trees* drafts,
+                                                   int32_t block_rows, int32_t block_columns,
+                                                   alm_block_sparse** sparse, alm_error** error);
+ALM_API alm_code alm_block_sparse_from_mask(const alm_dense_mask* mask, int32_t block_rows,
+                                            int32_t block_columns, alm_block_sparse** sparse,
+                                            alm_error** error);
+ALM_API alm_code alm_block_sparse_from_head_pages(const alm_head_pages* picks, int32_t block_rows,
+                                                  int32_t block_columns, alm_block_sparse** sparse,
+                                                  alm_error** error);
+ALM_API alm_code alm_block_sparse_from_head_blocks(const alm_head_blocks* heads, int32_t block_rows,
+                                                   int32_t block_columns, alm_block_sparse** sparse,
+                                                   alm_error** error);
+/* The same pattern in other blocks, for example of as many rows as fill a query tile. */
+ALM_API alm_code alm_block_sparse_reblock(const alm_block_sparse* sparse, int32_t block_rows,
+                                          int32_t block_columns, alm_block_sparse** reblocked,
+                                          alm_error** error);
+ALM_API void alm_block_sparse_destroy(alm_block_sparse* sparse);
+
+typedef struct alm_block_sparse_view {
+  size_t struct_bytes;
+  int32_t block_rows; /* layout.block of the spec */
+  int32_t block_columns;
+  /* The four arrays of alm_workload. They live as long as the handle. */
+  alm_index_array qo_indptr;
+  alm_index_array kv_indptr;
+  alm_index_array block_indptr;
+  alm_index_array block_indices; /* and, copied to the device, of alm_attention */
+  int64_t partial_blocks;        /* not 0: the spec needs mask.custom */
+  int64_t custom_mask_bytes;
+} alm_block_sparse_view;
+
+/* Fills the caller's struct, as much of it as struct_bytes says. */
+ALM_API alm_code alm_block_sparse_read(const alm_block_sparse* sparse, alm_block_sparse_view* view,
+                                       alm_error** error);
+/* The whole pattern as custom_mask of alm_attention takes it; what no row lists is 0. */
+ALM_API alm_code alm_block_sparse_custom_mask(const alm_block_sparse* sparse, void* mask,
+                                              size_t mask_bytes, alm_error** error);
+/* Whether a mask says the same: else ALM_WORKLOAD_INVALID with the first request, query token and
+ * key that differ. */
+ALM_API alm_code alm_block_sparse_check_mask(const alm_block_sparse* sparse,
+                                             const alm_dense_mask* mask, alm_error** error);
 
 /* ---- run ---- */
 

@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "engine/pending.h"
 #include "engine/plan_object.h"
+#include "plan/block_sparse/block_sparse.h"
 
 struct alm_context {
   std::unique_ptr<attnloom::Engine> engine;
@@ -24,4 +25,8 @@ struct alm_pending {
 struct alm_plan {
   std::unique_ptr<attnloom::PlanObject> plan;
   attnloom::AttentionTensors tensors;  // of the current run; kept so that its memory is reused
+};
+
+struct alm_block_sparse {
+  attnloom::BlockSparse sparse;
 };

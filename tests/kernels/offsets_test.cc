@@ -210,14 +210,21 @@ TEST_CASE("B33: pages on both sides of 2^31 elements", "[offsets]") {
 }
 
 TEST_CASE("B49: rows on both sides of 2^31 elements", "[offsets]") {
-  const std::int32_t qo[] = {0, 0, 1};
-  const std::int32_t kv[] = {0, 174764,
-                             174766};  // the first request has no query, so its keys are not read
   const std::int64_t stride = 12288;
-  Far far{.layout = R"({"kv": "ragged"})", .first_row = 174764, .row_stride = stride};
-  far.workload = {.q_heads = 1, .kv_heads = 1, .qo_indptr = qo, .kv_indptr = kv};
-  far.shape = {174766, 1, kDim};
-  far.strides = {stride, kDim, 1};
+  const auto rows_from = [&](const std::int32_t(&kv)[3], const std::int32_t(&qo)[3]) {
+    Far far{.layout = R"({"kv": "ragged"})", .first_row = kv[1], .row_stride = stride};
+    far.workload = {.q_heads = 1, .kv_heads = 1, .qo_indptr = qo, .kv_indptr = kv};
+    far.shape = {kv[2], 1, kDim};
+    far.strides = {stride, kDim, 1};
+    return far;
+  };
+  // The first request has no query, so its keys are not read. 174762 is the last row within int32,
+  // and 174999 * 12288 = 2150387712.
+  const std::int32_t qo[] = {0, 0, 1};
+  const std::int32_t border[] = {0, 174762, 174764};
+  CHECK(run_far(*make_test_engine(), rows_from(border, qo)) == "");
+  const std::int32_t behind[] = {0, 174998, 175000};
+  const Far far = rows_from(behind, qo);
   check_far(far, "k += request.kv_begin * args.k_token_stride;",
             "k += static_cast<int>(request.kv_begin * args.k_token_stride);");
   check_far(far, "v += request.kv_begin * args.v_token_stride;",
@@ -262,6 +269,28 @@ TEST_CASE("B47: keys and bits of a custom mask far beyond 2^32", "[offsets]") {
   check_far(far, "row * args.k_token_stride", "(row * args.k_token_stride << 32 >> 32)");
   check_far(far, "row * args.v_token_stride", "(row * args.v_token_stride << 32 >> 32)");
   check("request.mask_begin * 8", "static_cast<int>(request.mask_begin * 8)");
+}
+
+// Bit 17179869183 is the last one of byte 2147483647. Only the last row of blocks lists keys; of
+// its 16 tokens the bits have memory, 0 but for the last.
+TEST_CASE("B47: the last bits of a custom mask of 131072 x 131072", "[offsets]") {
+  const std::int32_t length = 131072;
+  const std::int32_t qo[] = {0, length};
+  std::vector<std::int32_t> rows(length / 16 + 1, 0);
+  rows.back() = 1;
+  Far far{
+      .layout = R"({"kv": "bsr", "block": [16, 2]})", .first_row = length - 2, .row_stride = kDim};
+  far.workload = {.q_heads = 1, .kv_heads = 1, .qo_indptr = qo, .kv_indptr = qo};
+  far.workload.block_indptr = rows;
+  far.block_indices = {length / 2 - 1};
+  far.shape = {length, 1, kDim};
+  far.strides = {kDim, kDim, 1};
+  far.mask = R"({"custom": true})";
+  far.mask_word.resize(std::size_t{16} * length / 8);
+  far.mask_word.back() = 0xc0;
+  far.mask_word_begin = std::int64_t{length} * length / 8 - std::ssize(far.mask_word);
+  check_far(far, "static_cast<i64>(token) * request.kv_len + position",
+            "static_cast<i64>(token * request.kv_len + position)", "loom/columns.cuh");
 }
 
 }  // namespace attnloom::testing
