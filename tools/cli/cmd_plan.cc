@@ -2,7 +2,7 @@
 // attnloom plan: the work queues of a batch, as a launch would get them. Compiles and launches
 // nothing.
 #include <algorithm>
-#include <cstdio>
+#include <filesystem>
 #include <iostream>
 
 #include "plan/plan.h"
@@ -10,6 +10,7 @@
 #include "spec/check.h"
 #include "tools/cli/batch_input.h"
 #include "tools/cli/output.h"
+#include "tools/cli/plan_svg.h"
 #include "tools/cli/session.h"
 
 namespace attnloom::cli {
@@ -19,6 +20,7 @@ struct Options {
   CommonOptions common;
   BatchOptions batch;
   int sm_count = 0;  // 0: the device's
+  std::string svg;
 };
 
 void print_text(const KernelChoice& kernel, const Json& plan) {
@@ -62,6 +64,14 @@ Result<int> run(const Options& options) {
   ATTNLOOM_TRY(const std::vector<KernelChoice> choices, kernel_set(file.spec));
   ATTNLOOM_TRY(const Plan plan, make_plan(file.spec, choices, limits, file.workload(), 1));
   const Json json = plan_to_json(file.spec, choices, plan);
+  if (!options.svg.empty()) {
+    const std::string& source =
+        options.batch.case_path.empty() ? options.batch.trace : options.batch.case_path;
+    ATTNLOOM_CHECK(
+        write_output(options.svg, draw_plan(view_plan(file.spec, json, {}),
+                                            std::filesystem::path(source).filename().string() +
+                                                ", " + kernel_text(choices[plan.kernel]))));
+  }
   if (options.common.json)
     print_json(json);
   else
@@ -78,6 +88,8 @@ void add_plan(CLI::App& program, Invocation& invocation) {
   add_batch_options(command, options->batch);
   command.add_option("--sm-count", options->sm_count, "SMs to plan for (default: the device's)")
       ->check(whole_number(1, 65535));
+  command.add_option("--svg", options->svg, "also draw the queues into this file")
+      ->check(not_empty());
   add_device_options(command, options->common);
 }
 
