@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tools/cli/svg.h"
+#include "tools/cli/text_format.h"
 
 namespace attnloom::cli {
 namespace {

@@ -2,12 +2,10 @@
 #include "tools/cli/plan_svg.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <map>
-#include <numeric>
 
 #include "tools/cli/svg.h"
+#include "tools/cli/text_format.h"
 
 namespace attnloom::cli {
 namespace {

@@ -28,10 +28,7 @@ ViewItem view_item(const Spec& spec, const PlanView& view, const Json& item,
   const TileClass& tile = view.classes[seen.tile_class];
   seen.request = entry.request;
   seen.rows = std::min<std::int64_t>(tile.q, entry.q_end * view.group_size - seen.q_row);
-  KeyRange live = seen_keys(spec, entry, view.window, seen.q_row, tile.q);
-  live.begin = live.begin / tile.kv * tile.kv;  // a tile of keys is walked whole
-  seen.cost = cost.of(tile.q, std::max<std::int64_t>(0, std::min(seen.keys.end, live.end) -
-                                                            std::max(seen.keys.begin, live.begin)));
+  seen.cost = cost.of(tile.q, live_tokens(spec, view, seen.entry, seen.q_row, tile, seen.keys));
   return seen;
 }
 
@@ -49,6 +46,13 @@ KeyRange seen_keys(const Spec& spec, const ViewEntry& entry, std::int64_t window
   if (causal) keys.end = std::clamp<std::int64_t>(last + 1, 0, entry.walk_len);
   if (window >= 0) keys.begin = std::clamp<std::int64_t>(first - window, 0, keys.end);
   return keys;
+}
+
+std::int64_t live_tokens(const Spec& spec, const PlanView& view, int entry, std::int64_t q_row,
+                         const TileClass& tile, const KeyRange& keys) {
+  const KeyRange seen = seen_keys(spec, view.entries[entry], view.window, q_row, tile.q);
+  const std::int64_t begin = std::max(keys.begin, seen.begin / tile.kv * tile.kv);
+  return std::max<std::int64_t>(0, std::min(keys.end, seen.end) - begin);
 }
 
 PlanView view_plan(const Spec& spec, const Json& plan, const CostModel& cost) {

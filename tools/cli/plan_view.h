@@ -55,11 +55,20 @@ struct PlanView {
   std::int64_t block_bytes = 0;
 };
 
+inline std::int64_t divide_up(std::int64_t value, std::int64_t by) {
+  return (value + by - 1) / by;
+}
+
 PlanView view_plan(const Spec& spec, const Json& plan, const CostModel& cost);
 
 // The keys along the walk that some of `rows` packed rows from `q_row` on can see: all but for
 // causal masks and windows. Block-sparse lists count whole.
 KeyRange seen_keys(const Spec& spec, const ViewEntry& entry, std::int64_t window,
                    std::int64_t q_row, std::int64_t rows);
+
+// How many of `keys` an item with that tile of the entry walks: a tile of keys is walked whole
+// where a row sees its end.
+std::int64_t live_tokens(const Spec& spec, const PlanView& view, int entry, std::int64_t q_row,
+                         const TileClass& tile, const KeyRange& keys);
 
 }  // namespace attnloom::cli

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 
 #include <utility>
 
 #include "base/utf8.h"
+#include "tools/cli/text_format.h"
 
 namespace attnloom::cli {
 namespace {
@@ -69,22 +69,6 @@ std::string escape_xml(std::string_view text) {
       out += text[i];
   }
   return out;
-}
-
-std::string fixed(double value, int digits) {
-  char text[400];  // the largest double has 309 digits
-  const auto end =
-      std::to_chars(text, text + sizeof(text), value, std::chars_format::fixed, digits);
-  std::string out(text, end.ptr);
-  if (digits > 0) {
-    while (out.back() == '0') out.pop_back();
-    if (out.back() == '.') out.pop_back();
-  }
-  return out == "-0" ? "0" : out;
-}
-
-std::string shown(double value) {
-  return fixed(value, std::abs(value) >= 100 ? 0 : 2);
 }
 
 double round_step(double least) {

@@ -43,10 +43,6 @@ class Svg {
 
 // Of any bytes: what XML does not allow becomes '?'.
 std::string escape_xml(std::string_view text);
-// With `digits` behind the point.
-std::string fixed(double value, int digits);
-// As people read it: whole from 100 on, else with two digits behind the point.
-std::string shown(double value);
 // 1, 2 or 5 times a power of ten, at least `least`; 0 for 0.
 double round_step(double least);
 // A colour that neighbouring numbers do not share.
