@@ -61,20 +61,19 @@ TEST_CASE("Algorithm 1 cuts chunks of an equal share and places the longest firs
 }
 
 TEST_CASE("Algorithm 1 counts keys that a causal mask hides, and the measure does not") {
-  // A prefill of 64 tokens in four tiles that see 16, 32, 48 and 64 keys of 64, and its chunk of 64
-  // keys costs 80 in the eyes of the algorithm: two CTAs take the tiles in turn.
+  // A prefill of 64 tokens in four tiles that see 16, 32, 48 and 64 keys, 80 each in the eyes of
+  // the algorithm, and a decode of 40 keys: two CTAs take the tiles in turn, the first then the
+  // decode.
   Spec spec = ragged();
   spec.variant.mask.causal = true;
-  PlanView plan{.classes = {{.q = 16, .kv = 64}}};
-  plan.entries = {{.qo_len = 64, .q_end = 64, .kv_len = 64, .walk_len = 64}};
-  plan.queues.resize(2);
-  for (int tile = 0; tile < 4; ++tile)
+  PlanView plan = decodes(spec, 2, {64, 40});
+  plan.entries[0] = {.qo_len = 64, .q_end = 64, .kv_len = 64, .walk_len = 64};
+  for (int tile = 1; tile < 4; ++tile)
     plan.queues[0].push_back({.q_row = 16 * tile, .rows = 16, .keys = {0, 64}});
-  // A share is 128 keys.
   const ScheduleSummary paper = paper_schedule(spec, plan, kUnits);
-  CHECK(paper.items == 4);
-  CHECK(paper.longest == 16 + 32 + 16 + 64);
-  CHECK(paper.mean == (4 * 16 + 16 + 32 + 48 + 64) / 2.0);
+  CHECK(paper.items == 5);
+  CHECK(paper.longest == (16 + 16) + (16 + 48) + (16 + 40));
+  CHECK(paper.mean == (5 * 16 + 16 + 32 + 48 + 64 + 40) / 2.0);
 }
 
 TEST_CASE("the peer splits while the heads of a batch fit the CTAs") {
