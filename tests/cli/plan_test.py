@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """plan: the queues of a case, and the batches that a serving trace stands for."""
 
+import collections
+import os
 import unittest
+import xml.etree.ElementTree
 
 from harness import CASE, SPEC, ProgramTest, changed
 
@@ -62,6 +65,46 @@ class PlanTest(ProgramTest):
         self.assertEqual(outcome.status, 2)
         self.assertEqual(outcome.json["code"], "WORKLOAD_INVALID")
         self.assertIn("kv_len", outcome.json["path"])
+
+
+class PictureTest(ProgramTest):
+    def setUp(self):
+        workload = {"heads": {"q": 2, "kv": 2}, "qo_len": [1, 40, 1], "kv_len": [1000, 600, 0]}
+        self.case = {**changed(CASE, "workload", workload), "inputs": {"q": 0, "k": 0, "v": 0}}
+        del self.case["expect"]
+
+    def test_the_picture_has_the_items_of_the_plan(self):
+        case = self.write("a<b> & \"c\".json", self.case)
+        picture = os.path.join(self.scratch, "plan.svg")
+        outcome = self.run_program("plan", case, "--sm-count", "2", "--svg", picture, "--json")
+        self.assertEqual(outcome.status, 0, outcome.errors)
+        with open(picture, "rb") as file:
+            first = file.read()
+        root = xml.etree.ElementTree.fromstring(first)
+        self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
+        shapes = collections.Counter(element.get("class") for element in root.iter())
+        items = [item for queue in outcome.json["queues"] for item in queue]
+        parts = [item for item in items if item["merge"] >= 0]
+        splits = len(outcome.json["merges"])
+        self.assertGreater(splits, 0)
+        self.assertEqual(shapes["item"], len(items) - len(parts))
+        self.assertEqual(shapes["part"], len(parts))
+        self.assertEqual(shapes["merge"], len(parts) - splits + 1)
+        self.assertEqual(shapes["merger"], splits + 1)
+        texts = [element.text for element in root.iter() if element.text]
+        self.assertTrue(any(text.startswith("a<b> & \"c\".json, ") for text in texts))
+        # The costs that are drawn are the plan's own.
+        figures = outcome.json["figures"]
+        wanted = f"longest queue {figures['makespan']:.0f}, mean {figures['ideal']:.0f}, "
+        self.assertTrue(any(wanted in text for text in texts), texts)
+        self.run_program("plan", case, "--sm-count", "2", "--svg", picture)
+        with open(picture, "rb") as file:
+            self.assertEqual(file.read(), first)
+
+    def test_a_picture_that_cannot_be_written_is_2(self):
+        case = self.write("case.json", self.case)
+        outcome = self.run_program("plan", case, "--sm-count", "2", "--svg", "/dev/full", "--json")
+        self.assert_refused(outcome, 2, "ARGUMENT_INVALID", "/dev/full")
 
 
 class TraceTest(ProgramTest):

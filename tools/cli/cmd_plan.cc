@@ -2,7 +2,7 @@
 // attnloom plan: the work queues of a batch, as a launch would get them. Compiles and launches
 // nothing.
 #include <algorithm>
-#include <cstdio>
+#include <filesystem>
 #include <iostream>
 
 #include "plan/plan.h"
@@ -10,6 +10,10 @@
 #include "spec/check.h"
 #include "tools/cli/batch_input.h"
 #include "tools/cli/output.h"
+#include "tools/cli/plan_compare.h"
+#include "tools/cli/plan_svg.h"
+#include "tools/cli/plan_view.h"
+#include "tools/cli/roofline.h"
 #include "tools/cli/session.h"
 
 namespace attnloom::cli {
@@ -19,6 +23,17 @@ struct Options {
   CommonOptions common;
   BatchOptions batch;
   int sm_count = 0;  // 0: the device's
+  std::string svg;
+  bool compare = false;
+  bool roofline = false;
+};
+
+// A batch, its plan, and the device that it is planned for.
+struct Planned {
+  CaseFile file;
+  std::vector<KernelChoice> choices;
+  Plan plan;
+  std::string device;  // of find_roofs
 };
 
 void print_text(const KernelChoice& kernel, const Json& plan) {
@@ -42,8 +57,11 @@ void print_text(const KernelChoice& kernel, const Json& plan) {
   }
 }
 
-Result<int> run(const Options& options) {
-  ATTNLOOM_TRY(CaseFile file, load_batch_lengths(options.batch, options.common.seed));
+Result<Planned> make(const Options& options) {
+  Planned planned;
+  CaseFile& file = planned.file;
+  ATTNLOOM_TRY(file, load_batch_lengths(options.batch, options.common.seed));
+  planned.device = options.common.profile.empty() ? "h200" : options.common.profile;
   PlanLimits limits;
   limits.max_batch = std::max(1, file.batch());
   limits.max_qo_tokens = std::max<std::int64_t>(1, file.qo_tokens());
@@ -55,17 +73,59 @@ Result<int> run(const Options& options) {
                  open_engine(options.common, device_kind(options.common)));
     ATTNLOOM_TRY(const Backend* device, engine->backend());
     limits.sm_count = device->device().sm_count;
+    if (!device->device().simulated) planned.device = device->device().name;
     if (!file.spec.target) file.spec.target = device->device().target;
   }
   ATTNLOOM_CHECK(settle_target(options.common, "", file.spec));
   ATTNLOOM_CHECK(check_spec(file.spec));
-  ATTNLOOM_TRY(const std::vector<KernelChoice> choices, kernel_set(file.spec));
-  ATTNLOOM_TRY(const Plan plan, make_plan(file.spec, choices, limits, file.workload(), 1));
-  const Json json = plan_to_json(file.spec, choices, plan);
+  ATTNLOOM_TRY(planned.choices, kernel_set(file.spec));
+  ATTNLOOM_TRY(planned.plan, make_plan(file.spec, planned.choices, limits, file.workload(), 1));
+  return planned;
+}
+
+Status draw(const Options& options, const Planned& planned, const PlanView& view) {
+  const BatchOptions& batch = options.batch;
+  const std::string& source = batch.case_path.empty() ? batch.trace : batch.case_path;
+  const std::string title = std::filesystem::path(source).filename().string() + ", " +
+                            kernel_text(planned.choices[planned.plan.kernel]);
+  return write_output(options.svg, draw_plan(view, title));
+}
+
+Result<int> show_roofline(const Options& options, const Planned& planned, const PlanView& view) {
+  const std::optional<Roofs> roofs = find_roofs(planned.device);
+  if (!roofs) {
+    return make_error(Code::kArgumentInvalid, "--roofline",
+                      "no figures are known of " + planned.device,
+                      "--device sim stands for an H200, with --profile a100 for an A100");
+  }
+  const Roofline roofline = make_roofline(planned.file, view);
+  if (options.common.json)
+    print_json(roofline_to_json(planned.file, roofline, *roofs));
+  else
+    std::cout << roofline_to_text(planned.file, roofline, *roofs);
+  return kAgrees;
+}
+
+Result<int> run(const Options& options) {
+  ATTNLOOM_TRY(const Planned planned, make(options));
+  const Spec& spec = planned.file.spec;
+  const CostModel cost;
+  const Json json = plan_to_json(spec, planned.choices, planned.plan);
+  const PlanView view = view_plan(spec, json, cost);
+  if (!options.svg.empty()) ATTNLOOM_CHECK(draw(options, planned, view));
+  if (options.roofline) return show_roofline(options, planned, view);
+  if (options.compare) {
+    const std::vector<ScheduleSummary> schedules = compare_schedules(spec, view, cost);
+    if (options.common.json)
+      print_json(comparison_to_json(schedules, view.queues.size()));
+    else
+      std::cout << comparison_to_text(schedules, view.queues.size());
+    return kAgrees;
+  }
   if (options.common.json)
     print_json(json);
   else
-    print_text(choices[static_cast<std::size_t>(plan.kernel)], json);
+    print_text(planned.choices[planned.plan.kernel], json);
   return kAgrees;
 }
 
@@ -78,6 +138,14 @@ void add_plan(CLI::App& program, Invocation& invocation) {
   add_batch_options(command, options->batch);
   command.add_option("--sm-count", options->sm_count, "SMs to plan for (default: the device's)")
       ->check(whole_number(1, 65535));
+  command.add_option("--svg", options->svg, "also draw the queues into this file")
+      ->check(not_empty());
+  CLI::Option* compare = command.add_flag(
+      "--compare", options->compare, "show the plan beside Algorithm 1 and FlashInfer's chunking");
+  command
+      .add_flag("--roofline", options->roofline,
+                "show arithmetic, bytes and what bounds the time, instead of the queues")
+      ->excludes(compare);
   add_device_options(command, options->common);
 }
 
