@@ -15,10 +15,11 @@ struct Selection {
   int kernel = 0;  // index into the set
   std::vector<int>
       tile_class;  // [rows] index into the kernel's classes; 0 for an entry without query tokens
+  bool batch_invariant = false;  // chunks are cut by invariant_chunk, too
 };
 
 // REQUIRES: the set is not empty and each kernel has a class.
 Selection select_kernel(const Spec& spec, const std::vector<KernelChoice>& kernels,
-                        const std::vector<loom::RequestRow>& rows);
+                        const std::vector<loom::RequestRow>& rows, bool batch_invariant = false);
 
 }  // namespace attnloom
