@@ -37,6 +37,16 @@ Selection select_invariant(const Spec& spec, const std::vector<KernelChoice>& ke
 
 }  // namespace
 
+int fixed_kernel(const Spec& spec, const std::vector<KernelChoice>& kernels,
+                 const PlanLimits& limits) {
+  if (limits.batch_invariant || limits.max_qo_tokens > limits.max_batch)
+    return invariant_kernel(kernels);
+  for (int k = 0; k < std::ssize(kernels); ++k) {
+    if (kernels[k].classes.size() == 1 && kernels[k].classes[0].q >= spec.group_size) return k;
+  }
+  return invariant_kernel(kernels);
+}
+
 Selection select_kernel(const Spec& spec, const std::vector<KernelChoice>& kernels,
                         const std::vector<loom::RequestRow>& rows, bool batch_invariant) {
   if (batch_invariant) return select_invariant(spec, kernels, rows);

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "plan/plan.h"
 #include "plan/rows.h"
 #include "spec/spec.h"
 #include "spec/tiles.h"
@@ -21,5 +22,11 @@ struct Selection {
 // REQUIRES: the set is not empty and each kernel has a class.
 Selection select_kernel(const Spec& spec, const std::vector<KernelChoice>& kernels,
                         const std::vector<loom::RequestRow>& rows, bool batch_invariant = false);
+
+// The one kernel for all batches within the limits, for launches that are captured into a graph and
+// so cannot switch: where no batch has more tokens than requests that of the smallest query tile
+// with room for a token's heads, else the joint one, else that of invariant_kernel.
+int fixed_kernel(const Spec& spec, const std::vector<KernelChoice>& kernels,
+                 const PlanLimits& limits);
 
 }  // namespace attnloom
