@@ -10,6 +10,7 @@
 #include "spec/check.h"
 #include "tools/cli/batch_input.h"
 #include "tools/cli/output.h"
+#include "tools/cli/plan_limits.h"
 #include "tools/cli/session.h"
 
 namespace attnloom::cli {
@@ -18,7 +19,7 @@ namespace {
 struct Options {
   CommonOptions common;
   BatchOptions batch;
-  int sm_count = 0;  // 0: the device's
+  PlanLimitOptions limits;
 };
 
 void print_text(const KernelChoice& kernel, const Json& plan) {
@@ -49,7 +50,7 @@ Result<int> run(const Options& options) {
   limits.max_qo_tokens = std::max<std::int64_t>(1, file.qo_tokens());
   limits.q_heads = file.q_heads;
   limits.kv_heads = file.kv_heads;
-  limits.sm_count = options.sm_count;
+  options.limits.apply(limits);
   if (limits.sm_count == 0) {
     ATTNLOOM_TRY(const std::unique_ptr<Engine> engine,
                  open_engine(options.common, device_kind(options.common)));
@@ -76,8 +77,7 @@ void add_plan(CLI::App& program, Invocation& invocation) {
   CLI::App& command = add_command<Options>(program, invocation, "plan",
                                            "print the work queues of a batch", options, run);
   add_batch_options(command, options->batch);
-  command.add_option("--sm-count", options->sm_count, "SMs to plan for (default: the device's)")
-      ->check(whole_number(1, 65535));
+  add_plan_limits(command, options->limits);
   add_device_options(command, options->common);
 }
 
