@@ -62,6 +62,11 @@ class AlmPlanLimits(ctypes.Structure):
         ("kv_heads", c_int32),
         ("policy", c_int),
         ("policy_timeout_ms", c_uint32),
+        ("sm_budget", c_int32),
+        ("max_ctas", c_int32),
+        ("batch_invariant", c_int32),
+        ("graph", c_int32),
+        ("kernel", c_int32),
     ]
 
 

@@ -288,6 +288,18 @@ typedef struct alm_plan_limits {
   alm_policy
       policy; /* of this plan's updates; default: the context's. Fallback needs more memory */
   uint32_t policy_timeout_ms; /* read where `policy` is given */
+  /* SMs whose CTAs a launch may fill, the rest being left to other work; 0: all of the device. The
+   * driver decides on which SMs they run. */
+  int32_t sm_budget;
+  int32_t max_ctas; /* of a launch; 0: all that are resident at once on the budget */
+  /* 1: a request's results have the same bits alone and in any batch, under any limits (with the
+   * same `kernel`, or none) and any budget. Costs speed and workspace (docs/PLANNER.md). */
+  int32_t batch_invariant;
+  /* 1: for runs that are captured. One kernel serves all updates: `kernel`, else by the limits that
+   * of single tokens where max_qo_tokens is at most max_batch, otherwise the joint one. It is
+   * compiled and loaded here, and policy fallback is block. */
+  int32_t graph;
+  int32_t kernel; /* 0: any; n: only the n-th of the set as alm_kernel_describe lists it */
 } alm_plan_limits;
 
 typedef struct alm_plan_sizes {
@@ -337,7 +349,9 @@ ALM_API void alm_plan_destroy(alm_plan* plan);
 ALM_API alm_code alm_plan_bind(alm_plan* plan, void* workspace, size_t workspace_bytes,
                                void* staging, size_t staging_bytes, alm_error** error);
 /* Plans on the CPU and starts one asynchronous copy to the workspace on `stream`. Once a step, for
- * all layers. */
+ * all layers. Not while `stream` is being captured (ALM_CAPTURE_ACTIVE). After a run was captured,
+ * a workload is refused that a replay could not serve: ALM_PLAN_MISMATCH where it wants another
+ * kernel, ALM_PLAN_BOUND where a captured tensor has no room for it. */
 ALM_API alm_code alm_plan_update(alm_plan* plan, const alm_workload* workload, void* stream,
                                  alm_error** error);
 /* For debugging; waits for the stream. ALM_PLAN_STALE when planning `workload` now would give
@@ -542,8 +556,9 @@ typedef struct alm_attention {
   alm_tensor v_scale;
 } alm_attention;
 
-/* Launches the plan's kernel: no lock, allocation, synchronisation or environment; may be captured
- * into a graph. */
+/* Launches the plan's kernel: no lock, allocation, synchronisation or environment. May be captured
+ * into a graph, which then serves every later update: replays compute with the lengths and scalars
+ * of the last one. */
 ALM_API alm_code alm_run(alm_plan* plan, const alm_attention* tensors, void* stream,
                          alm_error** error);
 

@@ -13,7 +13,32 @@ PlanLimits convert_limits(const alm_plan_limits& read) {
   limits.max_qo_tokens = read.max_qo_tokens;
   limits.q_heads = read.q_heads;
   limits.kv_heads = read.kv_heads;
+  limits.sm_count = read.sm_budget;
+  limits.max_ctas = read.max_ctas;
+  limits.batch_invariant = read.batch_invariant != 0;
   return limits;
+}
+
+PlanOptions convert_options(const alm_plan_limits& read) {
+  PlanOptions options;
+  options.policy = acquire_options(read.policy, read.policy_timeout_ms);
+  options.graph = read.graph != 0;
+  options.kernel = read.kernel - 1;
+  return options;
+}
+
+Status check_flag(std::int32_t flag, const char* path) {
+  if (flag == 0 || flag == 1) return ok_status();
+  return argument_error(path, "must be 0 or 1, given " + std::to_string(flag));
+}
+
+// What 0 stands for is the plan's own choice.
+Status check_limits(const alm_plan_limits& read) {
+  ATTNLOOM_CHECK(check_policy(read.policy, "limits.policy"));
+  ATTNLOOM_CHECK(check_flag(read.batch_invariant, "limits.batch_invariant"));
+  ATTNLOOM_CHECK(check_flag(read.graph, "limits.graph"));
+  if (read.kernel >= 0) return ok_status();
+  return argument_error("limits.kernel", "must be 0 or more, given " + std::to_string(read.kernel));
 }
 
 // Writes no more than the caller's struct holds.
@@ -37,10 +62,9 @@ alm_code alm_plan_create(alm_kernel* kernel, const alm_plan_limits* limits, alm_
     ATTNLOOM_CHECK(read_struct(sizes, "sizes", &checked));
     alm_plan_limits read;
     ATTNLOOM_CHECK(read_struct(limits, "limits", &read));
-    ATTNLOOM_CHECK(check_policy(read.policy, "limits.policy"));
+    ATTNLOOM_CHECK(check_limits(read));
     ATTNLOOM_TRY(auto made,
-                 PlanObject::create(kernel->kernels, convert_limits(read),
-                                    acquire_options(read.policy, read.policy_timeout_ms)));
+                 PlanObject::create(kernel->kernels, convert_limits(read), convert_options(read)));
     give_sizes(*made, sizes);
     *plan = new alm_plan{std::move(made), {}};
     return ok_status();

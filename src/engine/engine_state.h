@@ -67,8 +67,8 @@ struct Engine::State {
   // obtain() compiles anew.
   void reject(BuiltKernel& built, const std::string& request_key, const Status& why);
   // To be called before each launch: what is launched into a captured stream must stay loaded as
-  // long as the graph may be replayed.
-  void retain_if_captured(BuiltKernel& built, Stream stream);
+  // long as the graph may be replayed. Whether the stream captures.
+  bool retain_if_captured(BuiltKernel& built, Stream stream);
 
   // The parts that the device needs, and its driver's version; without one 0 or what the options
   // say.

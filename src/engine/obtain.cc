@@ -249,10 +249,11 @@ void Engine::State::reject(BuiltKernel& built, const std::string& request_key, c
   memory.forget(request_key, built);
 }
 
-void Engine::State::retain_if_captured(BuiltKernel& built, Stream stream) {
-  if (built.retained.load(std::memory_order_relaxed)) return;
+bool Engine::State::retain_if_captured(BuiltKernel& built, Stream stream) {
   const Result<bool> capturing = backend_now()->is_capturing(stream);
-  if (capturing.ok() && *capturing) built.retained.store(true);
+  if (!capturing.ok() || !*capturing) return false;
+  built.retained.store(true);
+  return true;
 }
 
 }  // namespace attnloom

@@ -21,18 +21,25 @@ std::vector<KernelChoice> some_of(const std::vector<int>& among,
   return some;
 }
 
+// Where one kernel is fixed nothing may stand in for it.
+AcquireOptions policy_for(AcquireOptions settled, int fixed) {
+  if (fixed >= 0 && settled.policy == Policy::kFallback) settled.policy = Policy::kBlock;
+  return settled;
+}
+
 }  // namespace
 
 PlanChooser::PlanChooser(std::shared_ptr<KernelSet> kernels, const PlanLimits& limits,
-                         const AcquireOptions& policy)
+                         const AcquireOptions& policy, int fixed)
     : kernels_(std::move(kernels)),
       limits_(limits),
-      policy_(kernels_->engine().state().settled(policy)),
+      policy_(policy_for(kernels_->engine().state().settled(policy), fixed)),
+      among_(fixed < 0 ? std::vector<int>() : std::vector<int>{fixed}),
       failed_(kernels_->size()),
       searched_(kernels_->size()) {}
 
 Result<PlanRoom> PlanChooser::room() const {
-  const std::vector<KernelChoice> all = kernels_->choices();
+  const std::vector<KernelChoice> all = some_of(among_, kernels_->choices());
   ATTNLOOM_TRY(const PlanLayout layout, plan_layout(kernels_->spec(), all, limits_));
   PlanRoom room{layout.plan_bytes, layout.workspace_bytes};
   if (policy_.policy != Policy::kFallback) return room;
@@ -62,8 +69,9 @@ Result<PlanChooser::Choice> PlanChooser::choose(const Workload& workload, std::u
   for (int i = 0; i < kMostReplans; ++i) {
     Choice choice;
     choice.choices = kernels_->choices();
-    ATTNLOOM_TRY(choice.plan,
-                 plan_among({}, choice.choices, workload, generation, std::exchange(storage, {})));
+    choice.among = among_;
+    ATTNLOOM_TRY(choice.plan, plan_among(among_, choice.choices, workload, generation,
+                                         std::exchange(storage, {})));
     const int wanted = choice.plan.kernel;
     Result<const AcquiredKernel*> kernel = acquire(wanted, stream);
     if (!kernel.ok()) return stand_in(kernel.status(), workload, generation, stream, bound);
@@ -71,7 +79,8 @@ Result<PlanChooser::Choice> PlanChooser::choose(const Workload& workload, std::u
     if (choice.kernel->choice != choice.choices[wanted]) continue;
     // Kernels that stepped down have other tiles and so another layout; the memory was sized before
     // that was known.
-    ATTNLOOM_TRY(const PlanLayout now, plan_layout(kernels_->spec(), choice.choices, limits_));
+    ATTNLOOM_TRY(const PlanLayout now,
+                 plan_layout(kernels_->spec(), some_of(among_, choice.choices), limits_));
     if (bound.holds(now)) return choice;
     return make_error(Code::kPlanBound, "workspace_bytes",
                       std::to_string(now.workspace_bytes) +

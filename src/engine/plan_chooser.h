@@ -28,9 +28,10 @@ struct PlanRoom {
 
 class PlanChooser {
  public:
-  // The engine's own policy where `policy` names none.
+  // The engine's own policy where `policy` names none. `fixed`: the only kernel of the set to plan
+  // with, -1 for all of them; nothing stands in for it.
   PlanChooser(std::shared_ptr<KernelSet> kernels, const PlanLimits& limits,
-              const AcquireOptions& policy);
+              const AcquireOptions& policy, int fixed = -1);
 
   // What any plan needs. Under kFallback that is more: a small tile may have to stand in for a
   // large one, and has many more items then. Errors: those of plan_layout.
@@ -61,6 +62,7 @@ class PlanChooser {
   const std::shared_ptr<KernelSet> kernels_;
   const PlanLimits limits_;
   const AcquireOptions policy_;
+  const std::vector<int> among_;  // the kernels to plan with; empty: all of the set
   // Of kFallback, by kernel of the set: an error after which it is not asked for again in every
   // step; whether the layers were searched for it as a stand-in.
   std::vector<std::optional<Status>> failed_;

@@ -4,9 +4,13 @@
 #include <cstring>
 #include <optional>
 
+#include "engine/captured.h"
 #include "engine/engine.h"
 #include "engine/engine_state.h"
 #include "engine/plan_chooser.h"
+#include "plan/invariant.h"
+#include "plan/layout.h"
+#include "plan/select.h"
 #include "sim/device.h"
 
 namespace attnloom {
@@ -17,6 +21,12 @@ constexpr std::size_t kAlignment = 256;  // bytes, of the workspace and of each 
 // Bytes. The plan's tables are laid out on borders of 16, which every malloc keeps; an address in
 // between was computed wrongly.
 constexpr std::size_t kStagingAlignment = 16;
+
+Status argument_range(const char* name, std::int64_t most, std::int64_t given) {
+  return make_error(Code::kArgumentInvalid, name,
+                    "wanted 0 to " + std::to_string(most) + ", given " + std::to_string(given),
+                    "0 leaves the choice to the plan");
+}
 
 std::size_t round_up(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -30,6 +40,35 @@ Result<int> sm_count_for(KernelSet& kernels) {
   for (const sim::Profile& profile : sim::profiles())
     if (profile.target == kernels.spec().target->name()) return profile.sm_count;
   return sim::profiles().front().sm_count;
+}
+
+// Fills in the SMs where none are named, and refuses more than there are: they would be another
+// plan than the one that was asked for.
+Status settle_limits(KernelSet& kernels, PlanLimits& limits) {
+  ATTNLOOM_TRY(const int sm_count, sm_count_for(kernels));
+  if (limits.sm_count == 0) limits.sm_count = sm_count;
+  if (limits.sm_count < 0 || limits.sm_count > sm_count)
+    return argument_range("limits.sm_budget", sm_count, limits.sm_count);
+  if (limits.max_ctas == 0) return ok_status();
+  PlanLimits resident = limits;
+  resident.max_ctas = 0;
+  std::int64_t most = 0;
+  for (const KernelChoice& choice : kernels.choices())
+    most = std::max(most, cta_count(choice, resident));
+  if (limits.max_ctas < 0 || limits.max_ctas > most)
+    return argument_range("limits.max_ctas", most, limits.max_ctas);
+  return ok_status();
+}
+
+// The one kernel of the set that the plan is made for, -1 where each batch chooses.
+Result<int> kernel_to_fix(const KernelSet& kernels, const PlanLimits& limits,
+                          const PlanOptions& options) {
+  if (kernels.spec().kernel != KernelKind::kAttention) return -1;  // plan_layout refuses it
+  if (options.kernel < -1 || options.kernel >= kernels.size())
+    return argument_range("limits.kernel", kernels.size(), std::int64_t{options.kernel} + 1);
+  if (options.kernel >= 0) return options.kernel;
+  if (options.graph) return fixed_kernel(kernels.spec(), kernels.choices(), limits);
+  return limits.batch_invariant ? invariant_kernel(kernels.choices()) : -1;
 }
 
 Status alignment_error(const char* name, const char* what, std::uint64_t address,
@@ -69,7 +108,8 @@ struct PlanObject::State {
   std::vector<std::byte> spare;  // the block before the last: the next one takes its memory
   const AcquiredKernel* kernel = nullptr;
   std::vector<int> among;  // the kernels that the last plan chose among; empty: all of the set
-  int q_heads = 0;         // of the last update
+  CapturedRuns captured;
+  int q_heads = 0;  // of the last update
   int kv_heads = 0;
   std::int64_t pool_pages = 0;
 
@@ -82,12 +122,12 @@ PlanObject::~PlanObject() = default;
 
 Result<std::unique_ptr<PlanObject>> PlanObject::create(std::shared_ptr<KernelSet> kernels,
                                                        PlanLimits limits,
-                                                       const AcquireOptions& policy) {
+                                                       const PlanOptions& options) {
   auto state = std::make_unique<State>();
-  if (limits.sm_count == 0) {
-    ATTNLOOM_TRY(limits.sm_count, sm_count_for(*kernels));
-  }
-  state->chooser.emplace(kernels, limits, policy);
+  ATTNLOOM_CHECK(settle_limits(*kernels, limits));
+  ATTNLOOM_TRY(const int fixed, kernel_to_fix(*kernels, limits, options));
+  if (options.graph) ATTNLOOM_CHECK(kernels->acquire(fixed, nullptr, options.policy).status());
+  state->chooser.emplace(kernels, limits, options.policy, fixed);
   ATTNLOOM_TRY(state->room, state->chooser->room());
   if (kernels->engine().has_device()) {
     ATTNLOOM_TRY(state->device, kernels->engine().backend());
@@ -174,6 +214,7 @@ Status PlanObject::update(const Workload& given, Stream stream) {
                                       : PlanRoom{SIZE_MAX, SIZE_MAX};
   ATTNLOOM_TRY(PlanChooser::Choice chosen,
                state.chooser->choose(workload, next, stream, bound, std::move(state.spare)));
+  ATTNLOOM_CHECK(state.captured.check(chosen.plan, workload.pool_pages));
   if (state.device) ATTNLOOM_CHECK(state.copy(chosen.plan, next, stream));
   state.spare = std::move(state.plan.block);
   state.plan = std::move(chosen.plan);
@@ -202,7 +243,8 @@ Status PlanObject::run(AttentionTensors& tensors, Stream stream) {
   shape.block = static_cast<unsigned>(state.kernel->choice.threads);
   shape.shared_bytes = static_cast<unsigned>(state.kernel->choice.shared_bytes);
   if (shape.grid == 0) return ok_status();
-  state.kernels->engine().state().retain_if_captured(*state.kernel->built, stream);
+  if (state.kernels->engine().state().retain_if_captured(*state.kernel->built, stream))
+    state.captured.add(state.kernels->spec(), state.plan.kernel, tensors);
   ATTNLOOM_CHECK(state.device->launch(*state.kernel->loaded, shape,
                                       std::as_bytes(std::span(&args, 1)), stream));
   count(state.kernels->engine().state().tallies.launches);

@@ -19,14 +19,24 @@
 
 namespace attnloom {
 
+struct PlanOptions {
+  // With kFallback an update may choose another kernel of the set than without, and a later one the
+  // kernel that is wanted; with one fixed kernel it is kBlock.
+  AcquireOptions policy;
+  // For runs that are captured: one kernel for all updates (`kernel`, else that of fixed_kernel),
+  // acquired when the plan is made, so that no later call compiles or loads.
+  bool graph = false;
+  int kernel = -1;  // of the set: the only one to plan with
+};
+
 class PlanObject {
  public:
   // `limits.sm_count` 0: the device's. Without a device that of the target's simulator profile.
-  // With a policy of kFallback an update may choose another kernel of the set than without, and a
-  // later one the kernel that is wanted.
+  // Errors: those of plan_layout; ARGUMENT_INVALID for more SMs or CTAs than there are, or a kernel
+  // that the set does not have; with `graph` those of KernelSet::acquire.
   static Result<std::unique_ptr<PlanObject>> create(std::shared_ptr<KernelSet> kernels,
                                                     PlanLimits limits,
-                                                    const AcquireOptions& policy = {});
+                                                    const PlanOptions& options = {});
   ~PlanObject();
   PlanObject(const PlanObject&) = delete;
   PlanObject& operator=(const PlanObject&) = delete;
@@ -41,7 +51,7 @@ class PlanObject {
   // Plans and, where there is a device, starts one asynchronous copy on `stream`. On an error the
   // last good plan stays. A workload without heads takes those of the limits. Errors: those of
   // make_plan and KernelSet::acquire; CAPTURE_ACTIVE while `stream` captures, because the copy
-  // would be frozen into the graph.
+  // would be frozen into the graph; those of CapturedRuns::check.
   Status update(const Workload& workload, Stream stream);
 
   // Launches. Fills in tensors.workspace. PLAN_STALE before the first update; TENSOR_INVALID.

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernel_templates/loom/plan.cuh"
+#include "plan/invariant.h"
 #include "plan/plan.h"
 #include "plan/rows.h"
 
@@ -25,6 +26,7 @@ Status check_limits(const Spec& spec, const PlanLimits& limits) {
   ATTNLOOM_CHECK(at_least(0, "max_qo_tokens", limits.max_qo_tokens));
   ATTNLOOM_CHECK(at_least(1, "kv_heads", limits.kv_heads));
   ATTNLOOM_CHECK(at_least(1, "sm_count", limits.sm_count));
+  ATTNLOOM_CHECK(at_least(0, "max_ctas", limits.max_ctas));
   if (limits.q_heads != std::int64_t{limits.kv_heads} * spec.group_size) {
     return make_error(Code::kWorkloadInvalid, "limits.q_heads",
                       "wanted limits.kv_heads * group_size = " +
@@ -48,8 +50,9 @@ std::size_t align(std::size_t offset, std::size_t to) {
 
 }  // namespace
 
-std::int64_t cta_count(const KernelChoice& kernel, int sm_count) {
-  return std::int64_t{sm_count} * kernel.min_ctas_per_sm;
+std::int64_t cta_count(const KernelChoice& kernel, const PlanLimits& limits) {
+  const std::int64_t resident = std::int64_t{limits.sm_count} * kernel.min_ctas_per_sm;
+  return limits.max_ctas == 0 ? resident : std::min<std::int64_t>(resident, limits.max_ctas);
 }
 
 Status check_room(const char* what, std::int64_t needed, std::int64_t available,
@@ -85,10 +88,13 @@ namespace {
 // Rounding L up, by each class's own KV tile, only makes chunks fewer.
 Result<PlanLayout> table_sizes(const Spec& spec, const std::vector<KernelChoice>& kernels,
                                const PlanLimits& limits) {
+  // The other kernels of the set are never launched.
+  if (limits.batch_invariant && kernels.size() > 1)
+    return table_sizes(spec, {kernels[invariant_kernel(kernels)]}, limits);
   std::int64_t max_ctas = 0;
   std::int64_t max_partial_rows = 0;
   for (const KernelChoice& kernel : kernels) {
-    const std::int64_t ctas = cta_count(kernel, limits.sm_count);
+    const std::int64_t ctas = cta_count(kernel, limits);
     max_ctas = std::max(max_ctas, ctas);
     max_partial_rows = std::max(max_partial_rows, 2 * ctas * kernel.classes.back().q);
   }
@@ -98,14 +104,23 @@ Result<PlanLayout> table_sizes(const Spec& spec, const std::vector<KernelChoice>
   const std::int64_t packed_rows = limits.max_qo_tokens * spec.group_size;
   const std::int64_t query_tiles = (packed_rows + entries * (tile_rows - 1)) / tile_rows;
   ATTNLOOM_CHECK(check_bound("query tiles", query_tiles));
-  const std::int64_t max_items = query_tiles * limits.kv_heads + max_ctas;
+  std::int64_t max_items = query_tiles * limits.kv_heads + max_ctas;
+  std::int64_t max_merges = max_ctas;
+  if (limits.batch_invariant) {
+    const InvariantBounds bounds = invariant_bounds(spec, kernels[0], limits.kv_heads,
+                                                    limits.max_qo_tokens, query_tiles, entries);
+    max_items = bounds.items;
+    max_merges = bounds.merges;
+    max_partial_rows = bounds.partial_rows;
+  }
   ATTNLOOM_CHECK(check_bound("work items", max_items));
+  ATTNLOOM_CHECK(check_bound("merges", max_merges));
   ATTNLOOM_CHECK(check_bound("partial rows", max_partial_rows));
 
   PlanLayout layout;
   layout.max_ctas = static_cast<int>(max_ctas);
   layout.max_items = static_cast<int>(max_items);
-  layout.max_merges = static_cast<int>(max_ctas);
+  layout.max_merges = static_cast<int>(max_merges);
   layout.max_partial_rows = max_partial_rows;
   return layout;
 }
@@ -133,8 +148,8 @@ Result<PlanLayout> plan_layout(const Spec& spec, const std::vector<KernelChoice>
   layout.requests_offset =
       next(static_cast<std::size_t>(layout.max_rows) * sizeof(loom::RequestRow), 16);
   layout.merges_offset =
-      next(static_cast<std::size_t>(layout.max_ctas) * sizeof(loom::MergeTile), 16);
-  layout.counters_offset = next(static_cast<std::size_t>(layout.max_ctas) * sizeof(int), 16);
+      next(static_cast<std::size_t>(layout.max_merges) * sizeof(loom::MergeTile), 16);
+  layout.counters_offset = next(static_cast<std::size_t>(layout.max_merges) * sizeof(int), 16);
   layout.items_offset =
       next(static_cast<std::size_t>(layout.max_items) * sizeof(loom::WorkItem), 16);
   layout.plan_bytes = next(0, 16);

@@ -11,9 +11,11 @@
 
 namespace attnloom {
 
-// CTAs that a launch of `kernel` has: all that are resident at once, whatever the batch (a captured
-// graph keeps it).
-std::int64_t cta_count(const KernelChoice& kernel, int sm_count);
+struct PlanLimits;
+
+// CTAs that a launch of `kernel` has, whatever the batch (a captured graph keeps it): all that are
+// resident at once, unless the limits say less.
+std::int64_t cta_count(const KernelChoice& kernel, const PlanLimits& limits);
 
 // The class a request's tiles fall back to when no class covers its rows, at its smallest over the
 // set.

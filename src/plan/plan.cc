@@ -114,9 +114,9 @@ Result<Plan> make_plan(const Spec& spec, const std::vector<KernelChoice>& kernel
   ATTNLOOM_CHECK(check_workload(spec, workload));
   ATTNLOOM_CHECK(check_limits(spec, limits, workload, cost));
   const RowTable table = make_row_table(spec, workload);
-  const Selection selection = select_kernel(spec, kernels, table.rows);
+  const Selection selection = select_kernel(spec, kernels, table.rows, limits.batch_invariant);
   const KernelChoice& kernel = kernels[selection.kernel];
-  const int ctas = static_cast<int>(cta_count(kernel, limits.sm_count));
+  const int ctas = static_cast<int>(cta_count(kernel, limits));
   Plan plan;
   plan.block = std::move(storage);
   ATTNLOOM_TRY(const Schedule schedule, make_schedule(spec, kernel, ctas, layout, workload,

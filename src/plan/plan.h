@@ -23,6 +23,8 @@ struct PlanLimits {
   int q_heads = 0;
   int kv_heads = 0;
   int sm_count = 0;
+  int max_ctas = 0;              // of a launch; 0: all that are resident at once on sm_count SMs
+  bool batch_invariant = false;  // plan/invariant.h
 };
 
 // Fixed byte offsets in the workspace, and how much of each table fits.

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "plan/contiguous.h"
+#include "plan/invariant.h"
 #include "plan/layout.h"
 #include "plan/least_chunk.h"
 #include "plan/query_tile.h"
@@ -66,7 +67,8 @@ class Scheduler {
     list_tiles(tiles);
     std::int64_t tokens = 0;  // below 2^62, as the tiles were just bounded by an int32
     for (const QueryTile& tile : tiles_) tokens += tile.kv_len * workload_.kv_heads;
-    schedule_.figures.chunk_tokens = divide_up(tokens, ctas_);
+    // A batch-invariant chunk is what an entry's own lengths make it.
+    schedule_.figures.chunk_tokens = selection_.batch_invariant ? 0 : divide_up(tokens, ctas_);
     cut();
     ATTNLOOM_CHECK(check_room("work items", items_, layout.max_items, "max_qo_tokens"));
     ATTNLOOM_CHECK(
@@ -117,7 +119,9 @@ class Scheduler {
     least_.reserve(rows_.size());
     for (int r = 0; r < std::ssize(rows_); ++r)
       least_.push_back(
-          least_chunk(spec_, shape(r), packed_rows(spec_, rows_[r]), rows_[r].walk_len));
+          selection_.batch_invariant
+              ? invariant_chunk(shape(r), packed_rows(spec_, rows_[r]), rows_[r].walk_len)
+              : least_chunk(spec_, shape(r), packed_rows(spec_, rows_[r]), rows_[r].walk_len));
     for (int r = 0; r < std::ssize(rows_); ++r) {
       const std::int64_t first = std::int64_t{rows_[r].q_first} * spec_.group_size;
       const std::int64_t end = first + packed_rows(spec_, rows_[r]);
@@ -167,7 +171,8 @@ class Scheduler {
   // The contiguous cut instead, where Algorithm 1 is out of balance and its longest queue is the
   // shorter one. (Where tokens cost nothing a line has no length to cut.)
   bool take_shorter(const PlanLayout& layout, std::vector<std::byte>& block) {
-    if (cost_.beta <= 0 || schedule_.figures.makespan <= kGoodBalance * schedule_.figures.ideal)
+    if (selection_.batch_invariant || cost_.beta <= 0 ||
+        schedule_.figures.makespan <= kGoodBalance * schedule_.figures.ideal)
       return false;
     const ContiguousCut other(tiles_, kernel_.classes, ctas_, workload_.kv_heads, cost_);
     if (other.makespan() >= schedule_.figures.makespan) return false;

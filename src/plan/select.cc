@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "plan/invariant.h"
+
 namespace attnloom {
 namespace {
 
@@ -19,10 +21,35 @@ std::vector<int> query_tiles_of(const KernelChoice& kernel) {
   return tiles;
 }
 
+// One kernel for all batches, and each entry's class by its own rows.
+Selection select_invariant(const Spec& spec, const std::vector<KernelChoice>& kernels,
+                           const std::vector<loom::RequestRow>& rows) {
+  Selection selection;
+  selection.batch_invariant = true;
+  selection.kernel = invariant_kernel(kernels);
+  const std::vector<int> classes = query_tiles_of(kernels[selection.kernel]);
+  for (const loom::RequestRow& row : rows) {
+    const std::int64_t packed = packed_rows(spec, row);
+    selection.tile_class.push_back(packed == 0 ? 0 : class_for(classes, packed));
+  }
+  return selection;
+}
+
 }  // namespace
 
+int fixed_kernel(const Spec& spec, const std::vector<KernelChoice>& kernels,
+                 const PlanLimits& limits) {
+  if (limits.batch_invariant || limits.max_qo_tokens > limits.max_batch)
+    return invariant_kernel(kernels);
+  for (int k = 0; k < std::ssize(kernels); ++k) {
+    if (kernels[k].classes.size() == 1 && kernels[k].classes[0].q >= spec.group_size) return k;
+  }
+  return invariant_kernel(kernels);
+}
+
 Selection select_kernel(const Spec& spec, const std::vector<KernelChoice>& kernels,
-                        const std::vector<loom::RequestRow>& rows) {
+                        const std::vector<loom::RequestRow>& rows, bool batch_invariant) {
+  if (batch_invariant) return select_invariant(spec, kernels, rows);
   std::vector<int>
       singles;  // query tiles of the single-class kernels, which lead the set in ascending order
   int joint = -1;

@@ -96,6 +96,11 @@ sim::Report SimBackend::take_report() {
   return std::exchange(state_->report, {});
 }
 
+void SimBackend::set_seed(std::uint64_t seed) {
+  const std::lock_guard lock(state_->mutex);
+  state_->options.seed = seed;
+}
+
 const DeviceInfo& SimBackend::device() const {
   return state_->info;
 }

@@ -23,6 +23,8 @@ class SimBackend : public Backend {
 
   // Findings and counters of all launches since the last call.
   sim::Report take_report();
+  // Order of warps and CTAs from the next launch on.
+  void set_seed(std::uint64_t seed);
 
   const DeviceInfo& device() const override;
   Result<std::shared_ptr<LoadedKernel>> load(const Artifact& artifact, const std::string& entry,

@@ -141,6 +141,47 @@ TEST_CASE("without a device: open, describe, plan; a run says NO_DEVICE") {
   CHECK(context["counters"]["compiles"] == 0);
 }
 
+TEST_CASE("limits of a plan are refused by name, and say what a plan is") {
+  AbiFixture one;
+  REQUIRE(one.open(kRaggedSpec).code == ALM_OK);
+  const auto refused = [&](std::int32_t alm_plan_limits::*field, std::int32_t value) {
+    one.limits = {};
+    one.limits.*field = value;
+    const Told told = one.create_plan();
+    CHECK(told.code == ALM_ARGUMENT_INVALID);
+    return told.path;
+  };
+  CHECK(refused(&alm_plan_limits::batch_invariant, 2) == "limits.batch_invariant");
+  CHECK(refused(&alm_plan_limits::graph, -1) == "limits.graph");
+  CHECK(refused(&alm_plan_limits::kernel, -1) == "limits.kernel");
+  CHECK(refused(&alm_plan_limits::kernel, 99) == "limits.kernel");
+  CHECK(refused(&alm_plan_limits::sm_budget, -1) == "limits.sm_budget");
+  CHECK(refused(&alm_plan_limits::sm_budget, 133) == "limits.sm_budget");  // of 132
+  CHECK(refused(&alm_plan_limits::max_ctas, 100000) == "limits.max_ctas");
+  CHECK(one.plan == nullptr);
+
+  one.limits = {};
+  one.limits.max_ctas = 3;
+  one.limits.batch_invariant = 1;
+  one.limits.kernel = 1;
+  REQUIRE(one.create_plan().code == ALM_OK);
+  const std::int32_t qo[] = {0, 1};
+  const std::int32_t kv[] = {0, 100000};
+  alm_workload workload = {};
+  workload.struct_bytes = sizeof workload;
+  workload.qo_indptr = {qo, 2, 1, ALM_I32};
+  workload.kv_indptr = {kv, 2, 1, ALM_I32};
+  const Told told =
+      tell([&](alm_error** e) { return alm_plan_update(one.plan, &workload, nullptr, e); });
+  INFO(told.cause);
+  REQUIRE(told.code == ALM_OK);
+  alm_text* text = nullptr;
+  REQUIRE(alm_plan_describe(one.plan, &text, nullptr) == ALM_OK);
+  const Json plan = Json::parse(take_text(text));
+  CHECK(plan["grid"] == 3);
+  CHECK(plan["figures"]["items"] == 2 * 16);  // 2 KV heads of 16 chunks
+}
+
 TEST_CASE("a negative scale is refused") {
   AbiFixture one;
   REQUIRE(one.open(kRaggedSpec).code == ALM_OK);

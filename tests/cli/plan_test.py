@@ -54,6 +54,25 @@ class PlanTest(ProgramTest):
         text = self.run_program("plan", path, "--sm-count", "2").text
         self.assertIn("r0/row0/head1[", text)
 
+    def test_limits_bound_the_grid_and_fix_the_cuts(self):
+        def case(lengths):
+            workload = {"heads": {"q": 2, "kv": 2}, "qo_len": [1] * len(lengths), "kv_len": lengths}
+            made = {**changed(CASE, "workload", workload), "inputs": {"q": 0, "k": 0, "v": 0}}
+            del made["expect"]
+            return self.write(f"batch_of_{len(lengths)}.json", made)
+
+        def cuts(plan, request):
+            items = (item for queue in plan["queues"] for item in queue if item["request"] == request)
+            return sorted((item["kv_head"], item["q_row"], *item["kv"]) for item in items)
+
+        self.assertEqual(self.plan(case([1000]), "--sm-count", "2", "--max-ctas", "1")["grid"], 1)
+        alone = self.plan(case([20000]), "--batch-invariant")
+        many = self.plan(case([7, 20000, 3000]), "--batch-invariant", "--sm-count", "3")
+        self.assertEqual(cuts(alone, 0), cuts(many, 1))
+        self.assertEqual(len(cuts(alone, 0)), 2 * 16)  # 16 chunks on each of 2 heads
+        for bad in ("0", "-1", "x"):
+            self.assert_refused(self.run_program("plan", case([1]), "--max-ctas", bad, "--json"), 64, "ARGUMENT_INVALID")
+
     def test_needs_no_compiler_or_cache(self):
         outcome = self.run_program("plan", self.write("case.json", CASE), "--device", "sim", "--json", env={})
         self.assertEqual(outcome.status, 0, outcome.text + outcome.errors)

@@ -74,6 +74,19 @@ class RunTest(ProgramTest):
         second = self.assert_agrees(self.run_case(case, "--seed", "2"))
         self.assertEqual((second["o"], second["lse"]), (first["o"], first["lse"]))
 
+    def test_a_batch_invariant_run_has_the_same_bits_on_any_number_of_ctas(self):
+        normal = {"q": {"random": "normal", "seed": 1}, "k": {"random": "normal", "seed": 2},
+                  "v": {"random": "normal", "seed": 3}}
+        workload = {"heads": {"q": 2, "kv": 2}, "qo_len": [1, 3], "kv_len": [1700, 40]}
+        case = {"case": 1, "spec": SPEC, "workload": workload, "inputs": normal}
+        first = self.assert_agrees(self.run_case(case, "--batch-invariant"))
+        self.assertEqual(first["plan"]["items"], 2 * (4 + 1))  # chunks of 512 keys on 2 heads
+        second = self.assert_agrees(self.run_case(case, "--batch-invariant", "--max-ctas", "3"))
+        self.assertEqual(second["plan"]["grid"], 3)
+        self.assertEqual((second["o"], second["lse"]), (first["o"], first["lse"]))
+        refused = self.run_case(case, "--sm-count", "133")
+        self.assert_refused(refused, 2, "ARGUMENT_INVALID", "limits.sm_budget")
+
     def test_a_variant_without_softmax_has_no_lse(self):
         variant = {"name": "sigmoid", "softmax": False, "params": [{"name": "bias", "type": "f32"}],
                    "logits_transform": "return 1.0f / (1.0f + expf(-(logits + bias)));"}

@@ -211,6 +211,38 @@ TEST_CASE("bad tensors never reach a launch") {
   CHECK(one.device->launches.empty());
 }
 
+TEST_CASE(
+    "tensors of another shape, of another kernel or too small for the last plan are refused") {
+  StubEngine one({.root = ""});
+  Bound bound(one, one_kernel_spec(), kWorkspace);
+  REQUIRE(bound.plan->update(Batch(100).workload(), nullptr).ok());
+  const AttentionTensors good = decode_tensors();
+  const auto refused = [&](auto change) {
+    AttentionTensors tensors = good;
+    change(tensors);
+    const Status status = bound.plan->run(tensors, nullptr);
+    CHECK(status.code == Code::kTensorInvalid);
+    return status.path.substr(0, status.path.find_first_of(".["));
+  };
+  using Tensors = AttentionTensors;
+  CHECK(refused([](Tensors& t) { t.q = tensor({1, 2, 64}); }) == "q");         // other heads
+  CHECK(refused([](Tensors& t) { t.q = tensor({0, 4, 64}); }) == "q");         // no room
+  CHECK(refused([](Tensors& t) { t.k = tensor({128, 16, 2, 128}); }) == "k");  // other head dim
+  CHECK(refused([](Tensors& t) { t.k = tensor({128, 32, 2, 64}); }) == "k");   // other page size
+  CHECK(refused([](Tensors& t) { t.k = tensor({2048, 2, 64}); }) == "k");      // ragged
+  CHECK(refused([](Tensors& t) { t.v = tensor({127, 16, 2, 64}); }) == "v");   // another pool
+  CHECK(refused([](Tensors& t) { t.page_indices = tensor({99}, TensorType::kI32); }) ==
+        "page_indices");
+  CHECK(refused([](Tensors& t) { t.block_indices = tensor({9}, TensorType::kI32); }) ==
+        "block_indices");
+  REQUIRE(bound.plan->update(Batch(128, 2).workload(), nullptr).ok());
+  CHECK(refused([](Tensors&) {}) == "q");  // two tokens now
+  CHECK(one.device->launches.empty());
+  REQUIRE(bound.plan->update(Batch(128).workload(), nullptr).ok());
+  Tensors fitting = good;
+  CHECK(bound.plan->run(fitting, nullptr).ok());
+}
+
 TEST_CASE("an update during a capture is refused, a run is not") {
   StubEngine one({.root = ""});
   Bound bound(one, one_kernel_spec(), kWorkspace);

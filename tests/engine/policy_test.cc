@@ -215,7 +215,8 @@ struct AutoPlan {
   static constexpr PlanLimits kLimits = {
       .max_batch = 4, .max_qo_tokens = 4096, .q_heads = 4, .kv_heads = 2};
   AutoPlan(StubEngine& one, Policy policy, int timeout_ms = 0) : kernels(one.open(auto_spec())) {
-    auto made = PlanObject::create(kernels, kLimits, {policy, milliseconds(timeout_ms)});
+    auto made =
+        PlanObject::create(kernels, kLimits, {.policy = {policy, milliseconds(timeout_ms)}});
     REQUIRE(made.ok());
     plan = std::move(made).value();
     staging.resize(plan->staging_bytes());

@@ -105,6 +105,16 @@ std::unique_ptr<Engine> make_edited_engine(std::uint64_t simulator_seed,
   return std::make_unique<Engine>(std::move(options));
 }
 
+std::unique_ptr<Engine> make_engine_over(
+    std::function<Result<std::unique_ptr<Backend>>()> make_backend) {
+  EngineOptions options;
+  options.make_backend = std::move(make_backend);
+  options.toolchain = make_test_toolchain();
+  options.files = make_real_file_system();
+  options.store.root = from_environment("ATTNLOOM_TEST_CACHE", default_cache().c_str());
+  return std::make_unique<Engine>(std::move(options));
+}
+
 void replace_once(Source& source, const std::string& header, const std::string& from,
                   const std::string& to) {
   for (Header& candidate : source.headers) {

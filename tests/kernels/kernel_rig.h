@@ -31,6 +31,10 @@ std::unique_ptr<Engine> make_compiling_engine();
 std::unique_ptr<Engine> make_edited_engine(std::uint64_t simulator_seed,
                                            std::function<void(Source&)> edit);
 
+// An engine on a device of the test's own, with the cache of the shared one.
+std::unique_ptr<Engine> make_engine_over(
+    std::function<Result<std::unique_ptr<Backend>>()> make_backend);
+
 std::unique_ptr<Toolchain> make_test_toolchain();
 
 // Replaces the only occurrence of `from` in a header; fails the test when there is none or more

@@ -82,7 +82,7 @@ constexpr Mutant kMutants[] = {
 std::string run_with(const CaseFile& file, std::uint64_t seed, int launches,
                      const std::function<void(Source&)>& edit) {
   const std::unique_ptr<Engine> engine = make_edited_engine(seed, edit);
-  return judge_run(file, run_case(*engine, file, launches));
+  return judge_run(file, run_case(*engine, file, {.launches = launches}));
 }
 
 CaseFile small_case(bool causal, int query_tile) {

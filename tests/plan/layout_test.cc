@@ -42,6 +42,26 @@ TEST_CASE("a set is bounded by its most demanding kernel") {
   CHECK(layout->max_items == (1000 + 4 * 127) / 128 + 20);
 }
 
+TEST_CASE("a limit of CTAs bounds the grid and all that follows from it") {
+  const Spec spec = test::ragged_spec();
+  PlanLimits limits{
+      .max_batch = 4, .max_qo_tokens = 4, .q_heads = 1, .kv_heads = 1, .sm_count = 10};
+  limits.max_ctas = 7;
+  const Result<PlanLayout> layout = plan_layout(spec, test::auto_kernels(), limits);
+  REQUIRE(layout.ok());
+  CHECK(layout->max_ctas == 7);
+  CHECK(layout->max_merges == 7);
+  CHECK(layout->max_partial_rows == 2 * 7 * 128);
+  CHECK(layout->max_items == 4 + 7);
+  test::Batch batch;
+  for (int r = 0; r < 4; ++r) batch.add(1, 5000);
+  const Result<Plan> plan = make_plan(spec, test::auto_kernels(), limits, batch.view(), 1);
+  REQUIRE(plan.ok());
+  CHECK(plan->grid == 7);
+  limits.max_ctas = 100;  // more than the 20 that are resident
+  CHECK(make_plan(spec, test::auto_kernels(), limits, batch.view(), 1)->grid == 20);
+}
+
 TEST_CASE("limits that make no sense are refused by name") {
   const Spec spec = test::ragged_spec(4);
   const PlanLimits good{
@@ -62,6 +82,7 @@ TEST_CASE("limits that make no sense are refused by name") {
           "wanted 1 to 2147483647 in limits.kv_heads, given 0");
   refused([](PlanLimits& l) { l.q_heads = 6; }, "limits.q_heads");
   refused([](PlanLimits& l) { l.sm_count = 0; }, "limits.sm_count");
+  refused([](PlanLimits& l) { l.max_ctas = -1; }, "limits.max_ctas");
 }
 
 TEST_CASE("limits of nothing hold an empty batch and no other") {

@@ -11,6 +11,7 @@
 #include "tools/cli/batch_input.h"
 #include "tools/cli/output.h"
 #include "tools/cli/plan_compare.h"
+#include "tools/cli/plan_limits.h"
 #include "tools/cli/plan_svg.h"
 #include "tools/cli/plan_view.h"
 #include "tools/cli/roofline.h"
@@ -22,7 +23,7 @@ namespace {
 struct Options {
   CommonOptions common;
   BatchOptions batch;
-  int sm_count = 0;  // 0: the device's
+  PlanLimitOptions limits;
   std::string svg;
   bool compare = false;
   bool roofline = false;
@@ -67,7 +68,7 @@ Result<Planned> make(const Options& options) {
   limits.max_qo_tokens = std::max<std::int64_t>(1, file.qo_tokens());
   limits.q_heads = file.q_heads;
   limits.kv_heads = file.kv_heads;
-  limits.sm_count = options.sm_count;
+  options.limits.apply(limits);
   if (limits.sm_count == 0) {
     ATTNLOOM_TRY(const std::unique_ptr<Engine> engine,
                  open_engine(options.common, device_kind(options.common)));
@@ -136,8 +137,7 @@ void add_plan(CLI::App& program, Invocation& invocation) {
   CLI::App& command = add_command<Options>(program, invocation, "plan",
                                            "print the work queues of a batch", options, run);
   add_batch_options(command, options->batch);
-  command.add_option("--sm-count", options->sm_count, "SMs to plan for (default: the device's)")
-      ->check(whole_number(1, 65535));
+  add_plan_limits(command, options->limits);
   command.add_option("--svg", options->svg, "also draw the queues into this file")
       ->check(not_empty());
   CLI::Option* compare = command.add_flag(

@@ -7,6 +7,7 @@
 #include "tools/case/npy.h"
 #include "tools/cli/batch_input.h"
 #include "tools/cli/output.h"
+#include "tools/cli/plan_limits.h"
 #include "tools/cli/session.h"
 #include "tools/runner/case_runner.h"
 #include "tools/runner/own_functors.h"
@@ -17,6 +18,7 @@ namespace {
 struct Options {
   CommonOptions common;
   BatchOptions batch;
+  PlanLimitOptions limits;
   std::string out;
 };
 
@@ -128,7 +130,10 @@ Json run_json(const CaseFile& file, const DeviceInfo& device, const CaseRun& run
           {"comparison",
            {{"reference", comparison_json(verdict.reference)},
             {"expect", comparison_json(verdict.expect)}}},
-          {"plan", {{"items", run.figures.items}, {"split_tiles", run.figures.split_tiles}}},
+          {"plan",
+           {{"grid", run.grid},
+            {"items", run.figures.items},
+            {"split_tiles", run.figures.split_tiles}}},
           {"findings", findings_json(run.report.findings)},
           {"counters", device.simulated ? counters_json(run.report.counters) : Json::object()},
           {"kernels", Json::array({kernel_json(*run.kernels->acquired(run.kernel))})}};
@@ -163,7 +168,9 @@ Result<int> run(const Options& options) {
   ATTNLOOM_TRY(const CaseFile file, load_batch(options.batch, options.common.seed));
   ATTNLOOM_TRY(const std::unique_ptr<Engine> engine,
                open_engine(options.common, device_kind(options.common)));
-  Result<CaseRun> ran = run_case(*engine, file);
+  RunOptions how;
+  options.limits.apply(how.limits);
+  Result<CaseRun> ran = run_case(*engine, file, how);
   if (!ran.ok()) return named_after_variant(ran.status(), file);
   CaseRun& run = ran.value();
   ATTNLOOM_TRY(const Backend* backend, engine->backend());
@@ -187,6 +194,7 @@ void add_run(CLI::App& program, Invocation& invocation) {
   add_batch_options(command, options->batch);
   command.add_option("--out", options->out, "write o.npy and lse.npy into this folder")
       ->check(not_empty());
+  add_plan_limits(command, options->limits);
   add_device_options(command, options->common);
   add_untrusted_options(command, options->common);
 }

@@ -150,15 +150,15 @@ Status named_after_variant(Status status, const CaseFile& file) {
                     "a real device may run them");
 }
 
-Result<CaseRun> run_case(Engine& engine, const CaseFile& file, int launches) {
+Result<CaseRun> run_case(Engine& engine, const CaseFile& file, const RunOptions& options) {
   CaseRun run;
   ATTNLOOM_TRY(run.kernels, engine.open(ParsedSpec{file.spec, file.field_lines}));
   ATTNLOOM_TRY(Backend* const backend, engine.backend());
-  PlanLimits limits{.max_batch = file.batch(),
-                    .max_qo_tokens = file.qo_tokens(),
-                    .q_heads = file.q_heads,
-                    .kv_heads = file.kv_heads,
-                    .sm_count = 0};
+  PlanLimits limits = options.limits;
+  limits.max_batch = file.batch();
+  limits.max_qo_tokens = file.qo_tokens();
+  limits.q_heads = file.q_heads;
+  limits.kv_heads = file.kv_heads;
   ATTNLOOM_TRY(std::unique_ptr<PlanObject> plan, PlanObject::create(run.kernels, limits));
   DeviceBuffers buffers(*backend);
   AttentionTensors tensors;
@@ -169,13 +169,14 @@ Result<CaseRun> run_case(Engine& engine, const CaseFile& file, int launches) {
   std::vector<std::byte> staging(plan->staging_bytes());
   ATTNLOOM_CHECK(plan->bind(workspace, plan->workspace_bytes(), staging.data(), staging.size()));
   ATTNLOOM_CHECK(plan->update(file.workload(), nullptr));
-  for (int i = 0; i < launches; ++i) {
+  for (int i = 0; i < options.launches; ++i) {
     if (i > 0) ATTNLOOM_CHECK(poison_outputs(*backend, file, tensors));
     ATTNLOOM_CHECK(plan->run(tensors, nullptr));
   }
   ATTNLOOM_CHECK(backend->synchronize(nullptr));
   ATTNLOOM_TRY(run.output, read_back(*backend, file, tensors));
   run.kernel = plan->plan()->kernel;
+  run.grid = plan->plan()->grid;
   run.figures = plan->plan()->figures;
   if (backend->device().simulated) run.report = static_cast<SimBackend*>(backend)->take_report();
   return run;

@@ -20,6 +20,7 @@ struct CaseRun {
   reference::Output output;  // what the device wrote; lse is empty without softmax
   std::shared_ptr<KernelSet> kernels;
   int kernel = 0;  // the one that the plan launched
+  int grid = 0;    // CTAs of the launch
   PlanFigures figures;
   sim::Report report;  // of the simulated device; empty on a real one
 };
@@ -28,9 +29,13 @@ struct CaseRun {
 // variant; any other as it is.
 Status named_after_variant(Status status, const CaseFile& file);
 
+struct RunOptions {
+  int launches = 1;   // of the same plan; the output is the last one's
+  PlanLimits limits;  // batch, tokens and heads are filled in: the case's own
+};
+
 // Outputs and workspace are poisoned first: never-written on the simulator, 0xFF bytes (NaN) on a
-// real device. `launches` runs the same plan that often; the output is the last one's. Errors:
-// those of Engine::open, PlanObject, Backend.
-Result<CaseRun> run_case(Engine& engine, const CaseFile& file, int launches = 1);
+// real device. Errors: those of Engine::open, PlanObject, Backend.
+Result<CaseRun> run_case(Engine& engine, const CaseFile& file, const RunOptions& options = {});
 
 }  // namespace attnloom
