@@ -14,6 +14,7 @@ if(ATTNLOOM_SANITIZE)
   target_compile_options(attnloom_flags INTERFACE -fsanitize=${ATTNLOOM_SANITIZE} -fno-omit-frame-pointer
                                                   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(attnloom_flags INTERFACE -fsanitize=${ATTNLOOM_SANITIZE})
+  target_compile_definitions(attnloom_flags INTERFACE ATTNLOOM_SANITIZED)  # g++ and clang say so in different words
   # The driver's functions are called through types of our own, which no library that is opened at run time shares.
   target_compile_options(attnloom_flags INTERFACE $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=function>)
 endif()

@@ -14,7 +14,7 @@
 namespace attnloom {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef ATTNLOOM_SANITIZED
 constexpr bool kFreedIsKept = true;
 #else
 constexpr bool kFreedIsKept = false;

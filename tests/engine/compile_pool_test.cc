@@ -110,7 +110,6 @@ TEST_CASE("stop drops what waits, waits for what runs, and takes nothing more") 
   CHECK(ran == 1);
 }
 
-#if !defined(__SANITIZE_THREAD__)  // which refuses to start threads after such a fork
 // B105.
 TEST_CASE("a child forked from a process with a pool runs its own jobs, whatever the parent ran") {
   for (const bool while_running : {false, true}) {
@@ -141,7 +140,6 @@ TEST_CASE("a child forked from a process with a pool runs its own jobs, whatever
     gate.open();
   }
 }
-#endif
 
 TEST_CASE("compiles at a time follow cores, quotas and free memory, and are at least one") {
   const TempDirectory root;

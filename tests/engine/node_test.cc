@@ -203,7 +203,6 @@ TEST_CASE("who waits for another process's compile is told its pid, and after a 
   CHECK(one.log[4].find("compiled test attention_mma 16x64 for sm_90a in ") == 0);
 }
 
-#if !defined(__SANITIZE_THREAD__)  // which refuses to start threads after such a fork
 // B105.
 TEST_CASE("a child forked from an engine that compiled compiles with threads of its own") {
   StubEngine one({.root = "", .has_device = false});
@@ -230,7 +229,6 @@ TEST_CASE("a child forked from an engine that compiled compiles with threads of 
   gate.open();
   CHECK(in_flight->acquire(0).ok());
 }
-#endif
 
 TEST_CASE("8 cold processes of 16 threads with the real compiler: one nvrtcCompileProgram") {
   Node node;

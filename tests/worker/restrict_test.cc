@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kAllAsWanted = 0;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef ATTNLOOM_SANITIZED
 constexpr bool kMemoryIsBounded = false;
 #else
 constexpr bool kMemoryIsBounded = true;

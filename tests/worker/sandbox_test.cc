@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef ATTNLOOM_SANITIZED
 constexpr bool kMemoryIsBounded = false;
 #else
 constexpr bool kMemoryIsBounded = true;

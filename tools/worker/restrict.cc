@@ -27,14 +27,8 @@ struct Ruleset {
 };
 
 // ASan and TSan map terabytes of address space.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef ATTNLOOM_SANITIZED
 constexpr bool kMapsShadow = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr bool kMapsShadow = true;
-#else
-constexpr bool kMapsShadow = false;
-#endif
 #else
 constexpr bool kMapsShadow = false;
 #endif
