@@ -48,7 +48,7 @@ struct AttentionTile {
   const AttentionArgs& args;
   const PlanHeader& plan;
   const Variant& variant;
-  const WorkItem& work;
+  const Work& work;
   const RequestRow& request;
   Kept& kept;
   unsigned char* shared;
@@ -234,7 +234,7 @@ struct AttentionTile {
   LOOM_DEVICE void finish() {
     state.finish();
     const Output output{args, variant, request, work};
-    const ItemRows<Config, Variant> sink(output, plan);
+    const ItemRows<Config, Variant> sink(output, plan, Class::kQ);
     if constexpr (Layout::kKvWarps == 1) {
       write_own_rows(output, sink);
     } else {
@@ -324,10 +324,10 @@ struct AttentionTile {
 // choice.
 template <class Config, template <int> class TileClass, class Variant, int index = 0>
 LOOM_DEVICE int run_item(const AttentionArgs& args, const PlanHeader& plan, const Variant& variant,
-                         const WorkItem& work, const RequestRow& request, Kept& kept,
+                         const Work& work, const RequestRow& request, Kept& kept,
                          unsigned char* shared) {
   if constexpr (index + 1 < Config::kClassCount) {
-    if (work.tile_class != index) {
+    if (work.item.tile_class != index) {
       return run_item<Config, TileClass, Variant, index + 1>(args, plan, variant, work, request,
                                                              kept, shared);
     }
@@ -341,7 +341,7 @@ LOOM_DEVICE int run_item(const AttentionArgs& args, const PlanHeader& plan, cons
 template <class Config, template <int> class TileClass, class Variant>
 LOOM_DEVICE void attention_mma(const AttentionArgs& args) {
   walk_queue<Config, Variant>(
-      args, [&](const PlanHeader& plan, const Variant& variant, const WorkItem& work,
+      args, [&](const PlanHeader& plan, const Variant& variant, const Work& work,
                 const RequestRow& request, Kept& kept, unsigned char* shared) {
         return run_item<Config, TileClass>(args, plan, variant, work, request, kept, shared);
       });

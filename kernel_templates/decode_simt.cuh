@@ -43,7 +43,7 @@ struct DecodeTile {
   const AttentionArgs& args;
   const PlanHeader& plan;
   const Variant& variant;
-  const WorkItem& work;
+  const Work& work;
   const RequestRow& request;
   unsigned char* shared;
 
@@ -149,7 +149,7 @@ struct DecodeTile {
   LOOM_DEVICE void apply_variant(float (&logits)[kKeys], int position, int stage) const {
     const KvColumns<Config> columns = columns_of(position, stage);
     const MaskTile<Config, Class> mask(beside(stage), columns, work);
-    const LogitRow row = logit_row<Config>(plan, request, work, bounds.end, work.q_row);
+    const LogitRow row = logit_row<Config>(plan, request, work, bounds.end, work.item.q_row);
 #pragma unroll
     for (int i = 0; i < kKeys; ++i) {
       const int column = i * Groups::kCount + Groups::group();
@@ -198,7 +198,7 @@ struct DecodeTile {
     }
     __syncthreads();
     const OutputRows<Config, Variant> output{args, variant, request, work};
-    const ItemRows<Config, Variant> sink(output, plan);
+    const ItemRows<Config, Variant> sink(output, plan, 1);
     store_shared_states<Config, 1, Groups::kCount>(output, sink, blocks, m, l, 1, kScratchStride);
   }
 };
@@ -206,7 +206,7 @@ struct DecodeTile {
 template <class Config, template <int> class TileClass, class Variant>
 LOOM_DEVICE void decode_simt(const AttentionArgs& args) {
   walk_queue<Config, Variant>(
-      args, [&](const PlanHeader& plan, const Variant& variant, const WorkItem& work,
+      args, [&](const PlanHeader& plan, const Variant& variant, const Work& work,
                 const RequestRow& request, Kept&, unsigned char* shared) {
         DecodeTile<Config, TileClass<0>, Variant> tile{args, plan, variant, work, request, shared};
         run_tile<Config, TileClass<0>>(tile);

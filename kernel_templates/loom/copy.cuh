@@ -6,6 +6,7 @@
 #pragma once
 
 #include "loom/columns.cuh"
+#include "loom/work.cuh"
 
 namespace loom {
 
@@ -39,19 +40,19 @@ LOOM_DEVICE void copy_row(const Tile& tile, int row, int lane, const T* from, bo
 // Query rows, packed as token * group + head within the group.
 template <class Config, class Tile>
 LOOM_DEVICE void copy_queries(const Tile& tile, const AttentionArgs& args,
-                              const RequestRow& request, const WorkItem& work) {
+                              const RequestRow& request, const Work& work) {
   constexpr int kRowsPerPass = Config::kThreads / kQueryLanes;
   const u16* base = static_cast<const u16*>(args.q);
 #pragma unroll 1
   for (int pass = 0; pass < Tile::kRows; pass += kRowsPerPass) {
     const int row = pass + static_cast<int>(threadIdx.x) / kQueryLanes;
     if (Tile::kRows % kRowsPerPass != 0 && row >= Tile::kRows) break;
-    const int packed = work.q_row + row;
+    const int packed = work.item.q_row + row;
     const int token = packed / Config::kGroupSize;
     const bool exists = token < request.q_end;
     const i64 offset =
         (static_cast<i64>(request.qo_begin) + token) * args.q_token_stride +
-        (static_cast<i64>(work.kv_head) * Config::kGroupSize + packed % Config::kGroupSize) *
+        (static_cast<i64>(work.kv_head()) * Config::kGroupSize + packed % Config::kGroupSize) *
             args.q_head_stride;
     copy_row<kQueryLanes>(tile, row, static_cast<int>(threadIdx.x) % kQueryLanes,
                           exists ? base + offset : base, exists);
@@ -79,10 +80,10 @@ struct KvSource {
   int* positions;    // bsr only: [stages][tile_rows] in shared memory
   int page[kRows];
 
-  LOOM_DEVICE KvSource(const AttentionArgs& args, const RequestRow& request, const WorkItem& work,
+  LOOM_DEVICE KvSource(const AttentionArgs& args, const RequestRow& request, const Work& work,
                        int kv_end, int* positions)
-      : k(static_cast<const Element*>(args.k) + work.kv_head * args.k_head_stride),
-        v(static_cast<const Element*>(args.v) + work.kv_head * args.v_head_stride),
+      : k(static_cast<const Element*>(args.k) + work.kv_head() * args.k_head_stride),
+        v(static_cast<const Element*>(args.v) + work.kv_head() * args.v_head_stride),
         kv_end(kv_end),
         kv_len(request.kv_len),
         positions(positions) {

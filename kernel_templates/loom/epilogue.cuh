@@ -28,17 +28,17 @@ struct OutputRows {
   const AttentionArgs& args;
   const Variant& variant;
   const RequestRow& request;
-  const WorkItem& work;
+  const Work& work;
 
   LOOM_DEVICE bool exists(int row) const {
-    return (work.q_row + row) / Config::kGroupSize < request.q_end;
+    return (work.item.q_row + row) / Config::kGroupSize < request.q_end;
   }
   LOOM_DEVICE i64 token(int row) const {
-    return static_cast<i64>(request.qo_begin) + (work.q_row + row) / Config::kGroupSize;
+    return static_cast<i64>(request.qo_begin) + (work.item.q_row + row) / Config::kGroupSize;
   }
   LOOM_DEVICE i64 head(int row) const {
-    return static_cast<i64>(work.kv_head) * Config::kGroupSize +
-           (work.q_row + row) % Config::kGroupSize;
+    return static_cast<i64>(work.kv_head()) * Config::kGroupSize +
+           (work.item.q_row + row) % Config::kGroupSize;
   }
 
   // Eight elements from `dim`.
@@ -90,10 +90,12 @@ struct ItemRows {
   PartialRows<Config> partial;
   bool alone;
 
-  LOOM_DEVICE ItemRows(const OutputRows<Config, Variant>& output, const PlanHeader& plan)
+  // `tile_rows`: of the item's class.
+  LOOM_DEVICE ItemRows(const OutputRows<Config, Variant>& output, const PlanHeader& plan,
+                       int tile_rows)
       : output(output),
-        partial(output.args, plan, output.work.partial_row),
-        alone(output.work.partial_row < 0) {}
+        partial(output.args, plan, output.work.partial_row(tile_rows)),
+        alone(output.work.is_alone()) {}
 
   LOOM_DEVICE void store(int row, int dim, float (&x)[8], float base2) const {
     if (alone) {
@@ -186,8 +188,9 @@ LOOM_DEVICE void merge_if_last(const PlanHeader& plan, const OutputRows<Config, 
                                int tile_rows, int* scratch) {
   const AttentionArgs& args = output.args;
   const MergeTile tile =
-      reinterpret_cast<const MergeTile*>(args.workspace + plan.merges_offset)[output.work.merge];
-  int* counter = reinterpret_cast<int*>(args.workspace + plan.counters_offset) + output.work.merge;
+      reinterpret_cast<const MergeTile*>(args.workspace + plan.merges_offset)[output.work.merge()];
+  int* counter =
+      reinterpret_cast<int*>(args.workspace + plan.counters_offset) + output.work.merge();
   __syncthreads();
   if (threadIdx.x == 0) {
     fence_gpu();
@@ -204,7 +207,7 @@ LOOM_DEVICE void merge_if_last(const PlanHeader& plan, const OutputRows<Config, 
     const int dim = i % kChunks * 8;
     if (!output.exists(row)) break;
     float x[8];
-    const float lse = merge_row<Config>(x, first, row, dim, tile.count, tile_rows);
+    const float lse = merge_row<Config>(x, first, row, dim, tile.count, plan.lanes * tile_rows);
     output.store(row, dim, x, lse);
     if (dim == 0) output.store_lse(row, lse);
   }

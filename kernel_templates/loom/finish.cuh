@@ -4,6 +4,7 @@
 #pragma once
 
 #include "loom/ops.cuh"
+#include "loom/work.cuh"
 
 namespace loom {
 
@@ -35,9 +36,9 @@ LOOM_DEVICE SinkedRow with_sink(const Variant& variant, int q_head, float base2)
 // Eight values of a row from `dim`; `row` counts within the item's tile.
 template <class Config, class Variant>
 LOOM_DEVICE void finish_row(float (&x)[8], const Variant& variant, const RequestRow& request,
-                            const WorkItem& work, int row, int dim, float base2) {
-  const int packed = work.q_row + row;
-  const int q_head = work.kv_head * Config::kGroupSize + packed % Config::kGroupSize;
+                            const Work& work, int row, int dim, float base2) {
+  const int packed = work.item.q_row + row;
+  const int q_head = work.kv_head() * Config::kGroupSize + packed % Config::kGroupSize;
   const SinkedRow sinked = with_sink<Config>(variant, q_head, base2);
 #pragma unroll
   for (int e = 0; e < 8; ++e) {
@@ -45,7 +46,7 @@ LOOM_DEVICE void finish_row(float (&x)[8], const Variant& variant, const Request
     if constexpr (Config::kHasOutputTransform) {
       const int q_pos = packed / Config::kGroupSize + request.kv_len - request.qo_len;
       x[e] = variant.output_transform(x[e], Config::kSoftmax ? sinked.lse * kLn2 : 0.0f, dim + e,
-                                      request.batch, q_pos, q_head, work.kv_head, request.qo_len,
+                                      request.batch, q_pos, q_head, work.kv_head(), request.qo_len,
                                       request.kv_len);
     }
   }

@@ -22,10 +22,10 @@ struct MaskTile {
   const KvColumns<Config>& keys;  // of the tile, from its first column
   int first_token;
 
-  LOOM_DEVICE MaskTile(const void* stage, const KvColumns<Config>& keys, const WorkItem& work)
+  LOOM_DEVICE MaskTile(const void* stage, const KvColumns<Config>& keys, const Work& work)
       : words(static_cast<const u32*>(stage)),
         keys(keys),
-        first_token(work.q_row / Config::kGroupSize) {}
+        first_token(work.item.q_row / Config::kGroupSize) {}
 
   LOOM_DEVICE bool keeps(int token, int column) const {
     const u32 bit = bit_of(token, column);
@@ -54,13 +54,13 @@ struct MaskTile {
 // it).
 template <class Config, class Class>
 LOOM_DEVICE void copy_mask(u32* words, const AttentionArgs& args, const RequestRow& request,
-                           const WorkItem& work, int kv_begin) {
+                           const Work& work, int kv_begin) {
   using Tile = MaskTile<Config, Class>;
   const KvColumns<Config> keys{args, request, nullptr, kv_begin};
   const i64 end = request.mask_begin + (static_cast<i64>(request.qo_len) * request.kv_len + 7) / 8;
 #pragma unroll 1
   for (int i = thread_index_now(); i < Tile::kTokens * Tile::kWords; i += Config::kThreads) {
-    const int token = work.q_row / Config::kGroupSize + i / Tile::kWords;
+    const int token = work.item.q_row / Config::kGroupSize + i / Tile::kWords;
     const i64 byte = ((keys.mask_bit(token, kv_begin) >> 5) + i % Tile::kWords) * 4;
     const unsigned char* from = args.custom_mask + byte;
     if (token < request.q_end && byte + 4 <= end) {

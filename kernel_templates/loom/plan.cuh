@@ -4,8 +4,8 @@
 //
 // A plan block lies at the start of the caller's workspace and is copied there as it is, counters
 // included (as zero):
-//   PlanHeader | cta_begin int[cta_count + 1] | RequestRow[] | MergeTile[] | counter
-//   int[merge_count] | WorkItem[]
+//   PlanHeader | CtaQueue[cta_count] | RequestRow[] | MergeTile[] | counter int[merge_count] |
+//   WorkItem[]
 // behind it, never copied: partial states, float[partial rows][head_dim_vo] and float[partial
 // rows]. All offsets are bytes from the start of the workspace and multiples of 16; they are fixed
 // when the plan's limits are, so a captured launch stays valid when the plan changes.
@@ -14,7 +14,7 @@
 namespace loom {
 
 constexpr unsigned kPlanMagic = 0x4d4f4f4cu;  // "LOOM"
-constexpr int kPlanVersion = 2;
+constexpr int kPlanVersion = 3;
 constexpr int kMaxScalars = 16;  // scalar functor params
 constexpr int kMaxPointers = 8;  // pointer functor params
 
@@ -30,26 +30,37 @@ struct PlanHeader {
   int kv_heads;
   float scale;      // of q.k, before any transform
   int window_left;  // tokens; -1 is off. Read only where the spec says "runtime"
-  unsigned cta_begin_offset;
+  unsigned queues_offset;
   unsigned requests_offset;
   unsigned merges_offset;
   unsigned counters_offset;
   unsigned items_offset;
-  unsigned padding[3];
+  int lanes;  // CTAs of a gang
+  unsigned padding[2];
   unsigned long long partial_o_offset;
   unsigned long long partial_lse_offset;
   unsigned scalars[kMaxScalars];  // bits of the scalar params in the order of the spec
 };
 static_assert(sizeof(PlanHeader) % 16 == 0, "tables behind the header are read 16 bytes at a time");
 
-// Of cta_begin, always. A constant, because a CTA without work then reads 32 bytes and no header
+// The queue of one CTA. Neighbouring CTAs are gangs of `lanes`: they walk the same items, each on a
+// KV head of its own, so an item is written and copied once for all of them.
+struct CtaQueue {
+  int begin;  // its items: [begin, end)
+  int end;
+  int lane;  // within the gang
+  int padding;
+};
+static_assert(sizeof(CtaQueue) == 16, "one 16-byte load");
+
+// Of the queues, always. A constant, because a CTA without work then reads 32 bytes and no header
 // (of 396 CTAs 364 have none in a decode of 1 x 4096 on one head), and the others wait once less.
-constexpr unsigned kCtaBeginOffset = sizeof(PlanHeader);
+constexpr unsigned kQueuesOffset = sizeof(PlanHeader);
 
 // One request of the batch, or with block-sparse rows one row of blocks of a request: the query
 // tokens that share a list of keys. Items count keys along `walk_len`; positions that masks and
 // functors see are always those within the request.
-struct RequestRow {
+struct alignas(16) RequestRow {
   int batch;     // the request's number
   int qo_begin;  // first row in q and o of the request
   int qo_len;    // query tokens of the request
@@ -65,11 +76,13 @@ struct RequestRow {
 };
 static_assert(sizeof(RequestRow) == 48, "three 16-byte loads");
 
-// One CTA's unit of work: a query tile of one KV head against a range of KV tokens.
-struct WorkItem {
-  int request;  // index of its RequestRow
-  int q_row;    // first packed row: token of the request * group_size + head within the group
-  int kv_head;
+// A gang's unit of work: a query tile against a range of KV tokens, on one KV head a lane. What
+// lane n does differs in three words: kv_head + n, partial_row + n * the rows of the tile class,
+// merge + n.
+struct alignas(16) WorkItem {
+  int request;   // index of its RequestRow
+  int q_row;     // first packed row: token of the request * group_size + head within the group
+  int kv_head;   // of lane 0, as partial_row and merge are
   int kv_begin;  // tokens of the walk; a multiple of the class's KV tile
   int kv_end;
   int tile_class;   // index into the kernel's classes
@@ -79,9 +92,9 @@ struct WorkItem {
 };
 static_assert(sizeof(WorkItem) == 32, "two 16-byte loads");
 
-// An output tile that several items share. Their partial states lie one behind the other in plan
-// order, class rows apart; whoever raises the counter to `count` merges them in that order and sets
-// it back to 0.
+// An output tile that several items share. Their partial states lie in plan order, lanes * class
+// rows apart, as those of a gang's lanes lie between them; whoever raises the counter to `count`
+// merges them in that order and sets it back to 0.
 struct MergeTile {
   int partial_row;
   int count;

@@ -6,13 +6,24 @@
 
 namespace loom {
 
-// What a CTA knows of its item in shared memory: words that, held in registers across the KV loop,
-// made the two-block class spill (255 registers) or copy its accumulators around.
-struct Kept {
-  int index;                 // of the item
-  int full_begin, full_end;  // as in KvBounds
-  int padding;
-};
+// Of a request only what its kernel reads: 32 bytes, one sector, but for listed blocks and masks.
+template <class Config>
+LOOM_DEVICE void take_item(Kept& kept, const AttentionArgs& args, const PlanHeader& plan, int lane,
+                           int index) {
+  const WorkItem item =
+      reinterpret_cast<const WorkItem*>(args.workspace + plan.items_offset)[index];
+  const uint4* row = reinterpret_cast<const uint4*>(
+      reinterpret_cast<const RequestRow*>(args.workspace + plan.requests_offset) + item.request);
+  constexpr int kParts = Config::kBsr || Config::kCustomMask ? 3 : 2;
+#pragma unroll
+  for (int part = 0; part < kParts; ++part)
+    reinterpret_cast<uint4*>(&kept.request)[part] = row[part];
+  kept.work.item = item;
+  kept.work.item.kv_head += lane;
+  kept.work.item.merge += lane;
+  kept.work.lane = lane;
+  kept.index = index;
+}
 
 // Calls run_item(plan, variant, work, request, kept, shared) for every item of this CTA; it
 // computes the item's rows, stores them through ItemRows and returns how many its class has.
@@ -21,20 +32,19 @@ LOOM_DEVICE void walk_queue(const AttentionArgs& args, RunItem&& run_item) {
   extern __shared__ __align__(
       1024) unsigned char shared[];  // tiles are addressed by XOR: rows must not straddle
   const PlanHeader& plan = *reinterpret_cast<const PlanHeader*>(args.workspace);
-  const int* queue = reinterpret_cast<const int*>(args.workspace + kCtaBeginOffset) + blockIdx.x;
+  const CtaQueue& queue =
+      reinterpret_cast<const CtaQueue*>(args.workspace + kQueuesOffset)[blockIdx.x];
   const Variant variant(plan, args);
   Kept& kept = *reinterpret_cast<Kept*>(shared + Config::kSharedBytes - sizeof(Kept));
 #pragma unroll 1
-  for (int i = queue[0]; i < queue[1]; i = kept.index + 1) {
+  for (int i = queue.begin; i < queue.end; i = kept.index + 1) {
     __syncthreads();  // the previous item's epilogue may still read shared memory
-    if (threadIdx.x == 0) kept.index = i;
-    // By reference: twelve words held in registers across the KV loop made the two-block class
-    // spill.
-    const WorkItem& work = reinterpret_cast<const WorkItem*>(args.workspace + plan.items_offset)[i];
-    const RequestRow& request =
-        reinterpret_cast<const RequestRow*>(args.workspace + plan.requests_offset)[work.request];
+    if (threadIdx.x == 0) take_item<Config>(kept, args, plan, queue.lane, i);
+    __syncthreads();
+    const Work& work = kept.work;
+    const RequestRow& request = kept.request;
     const int rows = run_item(plan, variant, work, request, kept, shared);
-    if (work.partial_row < 0) continue;
+    if (work.is_alone()) continue;
     merge_if_last<Config>(plan, OutputRows<Config, Variant>{args, variant, request, work}, rows,
                           reinterpret_cast<int*>(shared));
   }

@@ -117,16 +117,16 @@ LOOM_DEVICE void transform_rows(unsigned char* shared, const Tile& tile, int cou
 template <class Config, class Tile, class Variant>
 LOOM_DEVICE void transform_queries(unsigned char* shared, const Tile& queries,
                                    const Variant& variant, const RequestRow& request,
-                                   const WorkItem& work) {
-  const int count = min(Tile::kRows, request.q_end * Config::kGroupSize - work.q_row);
+                                   const Work& work) {
+  const int count = min(Tile::kRows, request.q_end * Config::kGroupSize - work.item.q_row);
   transform_rows<Config, false, Config::kQuerySquares>(
       shared, queries, count, [&](RowOf<Tile>& row, int number) {
-        const int packed = work.q_row + number;
+        const int packed = work.item.q_row + number;
         variant.query_transform(
             row,
             RowArgs{request.batch, packed / Config::kGroupSize + request.kv_len - request.qo_len,
-                    work.kv_head * Config::kGroupSize + packed % Config::kGroupSize, request.qo_len,
-                    request.kv_len});
+                    work.kv_head() * Config::kGroupSize + packed % Config::kGroupSize,
+                    request.qo_len, request.kv_len});
       });
 }
 
@@ -134,17 +134,17 @@ LOOM_DEVICE void transform_queries(unsigned char* shared, const Tile& queries,
 template <class Config, class QTile, class KTile, class VTile, class Variant>
 LOOM_DEVICE void transform_tiles(unsigned char* shared, const QTile& queries, const KTile& keys,
                                  const VTile& values, const Variant& variant,
-                                 const RequestRow& request, const WorkItem& work,
+                                 const RequestRow& request, const Work& work,
                                  const KvBounds& bounds, const KvColumns<Config>& columns,
                                  int position) {
   if constexpr (Config::kHasQueryTransform) {
     // From memory where it can be: a register for it through the KV loop made 128 x 64 spill.
     constexpr bool kMoves = Config::kWindow || Config::kHasTileMask || kSkipsBlocks<Config>;
-    if (position == (kMoves ? bounds.begin : work.kv_begin))
+    if (position == (kMoves ? bounds.begin : work.item.kv_begin))
       transform_queries<Config>(shared, queries, variant, request, work);
   }
   const auto args = [&](int number) {
-    return RowArgs{request.batch, columns.position(number), work.kv_head, request.qo_len,
+    return RowArgs{request.batch, columns.position(number), work.kv_head(), request.qo_len,
                    request.kv_len};
   };
   // A list's last block may end behind the keys, wherever in the list it stands.

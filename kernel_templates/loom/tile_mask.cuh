@@ -24,10 +24,10 @@ struct Positions {
 
 // Of the rows of a query tile that exist.
 template <class Config, class Class>
-LOOM_DEVICE Positions query_positions(const RequestRow& request, const WorkItem& work) {
+LOOM_DEVICE Positions query_positions(const RequestRow& request, const Work& work) {
   const int shift = query_shift(request);
-  const int last = min((work.q_row + Class::kQ - 1) / Config::kGroupSize, request.q_end - 1);
-  return {work.q_row / Config::kGroupSize + shift, last + 1 + shift};
+  const int last = min((work.item.q_row + Class::kQ - 1) / Config::kGroupSize, request.q_end - 1);
+  return {work.item.q_row / Config::kGroupSize + shift, last + 1 + shift};
 }
 
 // Of a tile's keys that exist; empty where none does. Listed blocks may stand in any order, so each
@@ -51,15 +51,14 @@ LOOM_DEVICE Positions key_positions(const KvColumns<Config>& columns, int kv_end
 // may hold fewer, and what is true of all is true of them.
 template <class Config, class Class, class Variant>
 LOOM_DEVICE TileMask tile_mask_of(const Variant& variant, const RequestRow& request,
-                                  const WorkItem& work, const KvColumns<Config>& columns,
-                                  int kv_end) {
+                                  const Work& work, const KvColumns<Config>& columns, int kv_end) {
   if constexpr (Config::kHasTileMask) {
     const Positions queries = query_positions<Config, Class>(request, work);
     const Positions keys = key_positions<Config, Class>(columns, kv_end);
     return variant.tile_mask(request.batch, queries.begin, queries.end, keys.begin, keys.end,
-                             work.kv_head * Config::kGroupSize,
-                             (work.kv_head + 1) * Config::kGroupSize, work.kv_head, request.qo_len,
-                             request.kv_len);
+                             work.kv_head() * Config::kGroupSize,
+                             (work.kv_head() + 1) * Config::kGroupSize, work.kv_head(),
+                             request.qo_len, request.kv_len);
   } else {
     return TileMask::kPartial;
   }
@@ -68,7 +67,7 @@ LOOM_DEVICE TileMask tile_mask_of(const Variant& variant, const RequestRow& requ
 // Whether no row of the item sees any key of a tile of listed blocks. REQUIRES: it has landed.
 template <class Config, class Class, class Variant>
 LOOM_DEVICE bool is_dead(const PlanHeader& plan, const Variant& variant, const RequestRow& request,
-                         const WorkItem& work, const KvColumns<Config>& columns, int kv_end) {
+                         const Work& work, const KvColumns<Config>& columns, int kv_end) {
   const Positions queries = query_positions<Config, Class>(request, work);
   const Positions keys = key_positions<Config, Class>(columns, kv_end);
   if (keys.begin >= keys.end || (Config::kCausal && keys.begin >= queries.end)) return true;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "loom/columns.cuh"
+#include "loom/work.cuh"
 
 namespace loom {
 
@@ -36,16 +37,16 @@ LOOM_DEVICE int window_left(const PlanHeader& plan) {
 
 template <class Config, class Class>
 LOOM_DEVICE KvBounds kv_bounds(const PlanHeader& plan, const RequestRow& request,
-                               const WorkItem& work) {
+                               const Work& work) {
   KvBounds bounds;
   const int shift = query_shift(request);
-  const int first = work.q_row / Config::kGroupSize + shift;
-  const int last_row = (work.q_row + Class::kQ - 1) / Config::kGroupSize;
+  const int first = work.item.q_row / Config::kGroupSize + shift;
+  const int last_row = (work.item.q_row + Class::kQ - 1) / Config::kGroupSize;
   const int last = min(last_row, request.q_end - 1) + shift;
-  bounds.begin = work.kv_begin;
-  bounds.end = work.kv_end;
-  bounds.full_begin = work.kv_begin;
-  bounds.full_end = work.kv_end;
+  bounds.begin = work.item.kv_begin;
+  bounds.end = work.item.kv_end;
+  bounds.full_begin = work.item.kv_begin;
+  bounds.full_end = work.item.kv_end;
   // What a position says about a place in the walk holds for consecutive keys only: a tile of
   // listed blocks is full where all keys exist and no mask asks.
   if constexpr (Config::kBsr) {
@@ -69,16 +70,15 @@ LOOM_DEVICE KvBounds kv_bounds(const PlanHeader& plan, const RequestRow& request
 
 // What the numbers of a quantised cache are multiplied by: one factor for the tensor or one a head.
 template <class Config>
-LOOM_DEVICE float kv_scale(const float* scales, const WorkItem& work) {
+LOOM_DEVICE float kv_scale(const float* scales, const Work& work) {
   if constexpr (Config::kKvScale == KvScale::kTensor) return scales[0];
-  if constexpr (Config::kKvScale == KvScale::kHead) return scales[work.kv_head];
+  if constexpr (Config::kKvScale == KvScale::kHead) return scales[work.kv_head()];
   return 1.0f;
 }
 
 // Products of queries and stored keys to logits.
 template <class Config>
-LOOM_DEVICE float logit_scale(const PlanHeader& plan, const AttentionArgs& args,
-                              const WorkItem& work) {
+LOOM_DEVICE float logit_scale(const PlanHeader& plan, const AttentionArgs& args, const Work& work) {
   return plan.scale * kv_scale<Config>(args.k_scale, work);
 }
 
@@ -93,12 +93,12 @@ struct LogitRow {
 };
 
 template <class Config>
-LOOM_DEVICE LogitRow logit_row(const PlanHeader& plan, const RequestRow& request,
-                               const WorkItem& work, int kv_end, int packed) {
+LOOM_DEVICE LogitRow logit_row(const PlanHeader& plan, const RequestRow& request, const Work& work,
+                               int kv_end, int packed) {
   LogitRow row;
   row.token = packed / Config::kGroupSize;
   row.q_pos = row.token + query_shift(request);
-  row.q_head = work.kv_head * Config::kGroupSize + packed % Config::kGroupSize;
+  row.q_head = work.kv_head() * Config::kGroupSize + packed % Config::kGroupSize;
   row.end = Config::kBsr ? request.kv_len : kv_end;
   row.begin = 0;
   if constexpr (Config::kCausal) row.end = min(row.end, row.q_pos + 1);
@@ -118,14 +118,14 @@ template <class Config, class Variant, bool partial, bool ask, class MaskBit>
 LOOM_DEVICE float apply_variant_to_logit(float x, KvPosition kv_pos, const LogitRow& row,
                                          const Variant& variant, const PlanHeader& plan,
                                          const AttentionArgs& args, const RequestRow& request,
-                                         const WorkItem& work, MaskBit&& mask_bit,
+                                         const Work& work, MaskBit&& mask_bit,
                                          float* left = nullptr) {
   bool keep = true;
   if constexpr (partial) keep = kv_pos < row.end && (!Config::kWindow || kv_pos >= row.begin);
   if constexpr (Config::kCustomMask) keep = keep && mask_bit();
   if constexpr (Config::kHasLogitsMask && ask) {
     keep = keep && variant.logits_mask(request.batch, row.q_pos, int{kv_pos}, row.q_head,
-                                       work.kv_head, request.qo_len, request.kv_len);
+                                       work.kv_head(), request.qo_len, request.kv_len);
   }
   const float scale = logit_scale<Config>(plan, args, work);
   // Within the condition of a mask the scale would be loaded for every logit.
@@ -134,7 +134,7 @@ LOOM_DEVICE float apply_variant_to_logit(float x, KvPosition kv_pos, const Logit
   if constexpr (Config::kHasLogitsTransform) {
     if (keep) {
       const auto y = variant.logits_transform(logit, request.batch, row.q_pos, kv_pos, row.q_head,
-                                              work.kv_head, request.qo_len, request.kv_len);
+                                              work.kv_head(), request.qo_len, request.kv_len);
       if constexpr (kSame<decltype(y), const Scaled>) {
         if (left != nullptr) {
           *left = y.factor;
@@ -153,14 +153,13 @@ LOOM_DEVICE float apply_variant_to_logit(float x, KvPosition kv_pos, const Logit
 template <class Config, class Variant, bool partial, bool ask, int fragments, class Mask>
 LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& variant,
                                   const PlanHeader& plan, const RequestRow& request,
-                                  const WorkItem& work, int kv_end,
-                                  const KvColumns<Config>& columns, int first, int row_begin,
-                                  const Mask& mask, float* left) {
+                                  const Work& work, int kv_end, const KvColumns<Config>& columns,
+                                  int first, int row_begin, const Mask& mask, float* left) {
   const int lane = thread_index_now() & 31;  // not through the KV loop: it was what spilled
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const LogitRow row = logit_row<Config>(plan, request, work, kv_end,
-                                           work.q_row + row_begin + fragment_row(2 * r, lane));
+                                           work.item.q_row + row_begin + fragment_row(2 * r, lane));
     u32 bits = 0;
 #pragma unroll
     for (int j = 0; j < fragments; ++j) {
@@ -187,7 +186,7 @@ LOOM_DEVICE void apply_variant_to(float (&logits)[fragments][4], const Variant& 
 // What fold() has to multiply logits by.
 template <class Config>
 LOOM_DEVICE float softmax_factor(const PlanHeader& plan, const AttentionArgs& args,
-                                 const WorkItem& work) {
+                                 const Work& work) {
   return kScalesLogits<Config> ? kLog2E : logit_scale<Config>(plan, args, work) * kLog2E;
 }
 

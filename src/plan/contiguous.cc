@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "plan/gangs.h"
+
 namespace attnloom {
 namespace {
 
@@ -89,15 +91,6 @@ std::int64_t ContiguousCut::take(int tile, std::int64_t at) const {
   return rest >= 2 * least ? (rest - least) / kv * kv : rest;
 }
 
-std::vector<int> ContiguousCut::cta_begin() const {
-  std::vector<int> begin(static_cast<std::size_t>(ctas_) + 1, 0);
-  for (const Piece& piece : pieces_) {
-    for (int lane = 0; lane < lanes_; ++lane) ++begin[piece.group * lanes_ + lane + 1];
-  }
-  for (int c = 0; c < ctas_; ++c) begin[c + 1] += begin[c];
-  return begin;
-}
-
 void ContiguousCut::emit(Schedule& schedule, std::span<loom::WorkItem> items) const {
   std::vector<int> first_merge(chunks_.size(), -1);  // of lane 0; the other lanes follow
   int partial_rows = 0;
@@ -106,32 +99,33 @@ void ContiguousCut::emit(Schedule& schedule, std::span<loom::WorkItem> items) co
     if (chunks_[i] < 2) continue;
     first_merge[i] = static_cast<int>(schedule.merges.size());
     const int tile = static_cast<int>(i) / line_heads_;
-    for (int lane = 0; lane < lanes_; ++lane) {
-      schedule.merges.push_back({partial_rows, chunks_[i]});
-      partial_rows += chunks_[i] * classes_[tiles_[tile].tile_class].q;
-    }
+    const int rows = classes_[tiles_[tile].tile_class].q;
+    for (int lane = 0; lane < lanes_; ++lane)
+      schedule.merges.push_back({partial_rows + lane * rows, chunks_[i]});
+    partial_rows += chunks_[i] * lanes_ * rows;
   }
-  schedule.cta_begin = cta_begin();
-  std::vector<int> next = schedule.cta_begin;
-  for (const Piece& piece : pieces_) {
+  std::vector<int> gangs;
+  gangs.reserve(pieces_.size());
+  for (const Piece& piece : pieces_) gangs.push_back(piece.group);
+  schedule.queues = gang_queues(gang_begins(gangs, groups_), ctas_, lanes_);
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {  // in the order of their gangs
+    const Piece& piece = pieces_[i];
     const QueryTile& tile = tiles_[piece.tile];
     const std::size_t line = static_cast<std::size_t>(piece.tile) * line_heads_ + piece.head;
     // Keys that no row sees belong to the outer pieces, so that an item's range is what it says.
     const std::int64_t begin = piece.chunk == 0 ? 0 : piece.begin;
     const std::int64_t end = piece.chunk + 1 == chunks_[line] ? tile.kv_len : piece.end;
-    for (int lane = 0; lane < lanes_; ++lane) {
-      loom::WorkItem item = work_item(tile, piece.head * lanes_ + lane, begin, end);
-      if (first_merge[line] >= 0) {
-        item.merge = first_merge[line] + lane;
-        item.partial_row =
-            schedule.merges[item.merge].partial_row + piece.chunk * classes_[tile.tile_class].q;
-      }
-      items[next[piece.group * lanes_ + lane]++] = item;
-    }
+    items[i] = work_item(tile, piece.head * lanes_, begin, end);
+    if (first_merge[line] < 0) continue;
+    items[i].merge = first_merge[line];
+    items[i].partial_row = schedule.merges[items[i].merge].partial_row +
+                           piece.chunk * lanes_ * classes_[tile.tile_class].q;
   }
   schedule.figures.contiguous = true;
   schedule.figures.makespan = makespan_;
-  schedule.figures.items = this->items();
+  schedule.lanes = lanes_;
+  schedule.stored_items = stored_items();
+  schedule.figures.items = stored_items() * lanes_;
   schedule.figures.split_tiles = static_cast<int>(schedule.merges.size());
 }
 

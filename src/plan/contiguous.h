@@ -22,7 +22,7 @@ class ContiguousCut {
                 int ctas, int kv_heads, const CostModel& cost);
 
   double makespan() const { return makespan_; }
-  int items() const { return static_cast<int>(pieces_.size()) * lanes_; }
+  int stored_items() const { return static_cast<int>(pieces_.size()); }
 
   // Takes the place of whatever cut the schedule holds. Never more than a split for each CTA but
   // one: within the bounds of plan_layout.
@@ -41,7 +41,6 @@ class ContiguousCut {
   void cut();
   void cut_tile(int tile, int head);
   double item_cost(int tile, std::int64_t tokens) const;
-  std::vector<int> cta_begin() const;
   std::int64_t take(int tile, std::int64_t at) const;
   void close_group();
   int& chunks(int tile, int head) { return chunks_[tile * line_heads_ + head]; }

@@ -144,7 +144,8 @@ Result<PlanLayout> plan_layout(const Spec& spec, const std::vector<KernelChoice>
     end = offset + bytes;
     return offset;
   };
-  layout.cta_begin_offset = next((static_cast<std::size_t>(layout.max_ctas) + 1) * sizeof(int), 16);
+  layout.queues_offset =
+      next(static_cast<std::size_t>(layout.max_ctas) * sizeof(loom::CtaQueue), 16);
   layout.requests_offset =
       next(static_cast<std::size_t>(layout.max_rows) * sizeof(loom::RequestRow), 16);
   layout.merges_offset =

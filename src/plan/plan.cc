@@ -66,8 +66,9 @@ loom::PlanHeader make_header(const Spec& spec, const Workload& workload, const P
   header.magic = loom::kPlanMagic;
   header.version = loom::kPlanVersion;
   header.generation = generation;
-  header.cta_count = static_cast<int>(schedule.cta_begin.size()) - 1;
-  header.item_count = schedule.figures.items;
+  header.cta_count = static_cast<int>(schedule.queues.size());
+  header.item_count = schedule.stored_items;
+  header.lanes = schedule.lanes;
   header.request_count = static_cast<int>(rows);
   header.merge_count = static_cast<int>(schedule.merges.size());
   header.q_heads = workload.q_heads;
@@ -76,7 +77,7 @@ loom::PlanHeader make_header(const Spec& spec, const Workload& workload, const P
       static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec.head_dim.qk))));
   const std::optional<int>& fixed_window = spec.variant.mask.window_left;
   header.window_left = fixed_window ? *fixed_window : workload.window_left.value_or(-1);
-  header.cta_begin_offset = static_cast<unsigned>(layout.cta_begin_offset);
+  header.queues_offset = static_cast<unsigned>(layout.queues_offset);
   header.requests_offset = static_cast<unsigned>(layout.requests_offset);
   header.merges_offset = static_cast<unsigned>(layout.merges_offset);
   header.counters_offset = static_cast<unsigned>(layout.counters_offset);
@@ -129,7 +130,7 @@ Result<Plan> make_plan(const Spec& spec, const std::vector<KernelChoice>& kernel
   const loom::PlanHeader header =
       make_header(spec, workload, layout, schedule, table.rows.size(), generation);
   std::memcpy(plan.block.data(), &header, sizeof(header));
-  write_table(plan.block, layout.cta_begin_offset, schedule.cta_begin);
+  write_table(plan.block, layout.queues_offset, schedule.queues);
   write_table(plan.block, layout.requests_offset, table.rows);
   write_table(plan.block, layout.merges_offset, schedule.merges);
   return plan;

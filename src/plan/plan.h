@@ -34,7 +34,7 @@ struct PlanLayout {
   int max_merges = 0;
   std::int64_t max_rows = 0;  // entries of the request table
   std::int64_t max_partial_rows = 0;
-  std::size_t cta_begin_offset = 0;
+  std::size_t queues_offset = 0;
   std::size_t requests_offset = 0;
   std::size_t merges_offset = 0;
   std::size_t counters_offset = 0;

@@ -31,26 +31,29 @@ Json figures_to_json(const PlanFigures& figures) {
           {"chunk_tokens", figures.chunk_tokens}};
 }
 
-Json item_to_json(const loom::WorkItem& item) {
+// As the CTA at `lane` of its gang has it. `rows`: of the item's tile class.
+Json item_to_json(const loom::WorkItem& item, int lane, int rows) {
+  const bool split = item.partial_row >= 0;
   return {{"request", item.request},
           {"q_row", item.q_row},
-          {"kv_head", item.kv_head},
+          {"kv_head", item.kv_head + lane},
           {"kv", {item.kv_begin, item.kv_end}},
           {"tile_class", item.tile_class},
-          {"partial_row", item.partial_row},
-          {"merge", item.merge}};
+          {"partial_row", split ? item.partial_row + lane * rows : -1},
+          {"merge", split ? item.merge + lane : -1}};
 }
 
 }  // namespace
 
 Json plan_to_json(const Spec& spec, const std::vector<KernelChoice>& kernels, const Plan& plan) {
   const auto header = read_table<loom::PlanHeader>(plan, 0, 1)[0];
-  const auto begin = read_table<int>(plan, header.cta_begin_offset, header.cta_count + 1);
+  const std::vector<TileClass>& classes = kernels[plan.kernel].classes;
   const auto items = read_table<loom::WorkItem>(plan, header.items_offset, header.item_count);
   Json queues = Json::array();
-  for (int c = 0; c < header.cta_count; ++c) {
+  for (const auto& cta : read_table<loom::CtaQueue>(plan, header.queues_offset, header.cta_count)) {
     Json queue = Json::array();
-    for (int i = begin[c]; i < begin[c + 1]; ++i) queue.push_back(item_to_json(items[i]));
+    for (int i = cta.begin; i < cta.end; ++i)
+      queue.push_back(item_to_json(items[i], cta.lane, classes[items[i].tile_class].q));
     queues.push_back(std::move(queue));
   }
   Json requests = Json::array();
@@ -82,6 +85,7 @@ Json plan_to_json(const Spec& spec, const std::vector<KernelChoice>& kernels, co
           {"kv_rows", plan.kv_rows},
           {"mask_bytes", plan.mask_bytes},
           {"block_bytes", plan.block.size()},
+          {"lanes", header.lanes},
           {"figures", figures_to_json(plan.figures)},
           {"requests", std::move(requests)},
           {"queues", std::move(queues)},

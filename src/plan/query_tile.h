@@ -25,7 +25,7 @@ inline std::int64_t live_tokens(const QueryTile& tile, std::int64_t begin, std::
   return std::max<std::int64_t>(0, std::min(end, tile.live_end) - std::max(begin, tile.live_begin));
 }
 
-// The tile against [begin, end) on one head, as if nobody shared it.
+// The tile against [begin, end), as if nobody shared it. `kv_head`: of lane 0.
 inline loom::WorkItem work_item(const QueryTile& tile, int kv_head, std::int64_t begin,
                                 std::int64_t end) {
   return {.request = tile.request,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Algorithm 1 (DESIGN §7): lengths -> one queue of work items a CTA, and the map of states to
-// merge. Pure; deterministic: ties are broken by (request, query tile, head, chunk) and by CTA.
-// Thread-safe.
+// Algorithm 1 (DESIGN §7): lengths -> one queue of work items a gang of CTAs, and the map of
+// states to merge. Pure; deterministic: ties are broken by (request, query tile, head of lane 0,
+// chunk) and by CTA. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,14 @@
 namespace attnloom {
 
 struct Schedule {
-  std::vector<int> cta_begin;           // [CTAs + 1] into the items
+  std::vector<loom::CtaQueue> queues;   // [CTAs]
+  int lanes = 1;                        // CTAs of a gang: each item stands for one a lane
+  int stored_items = 0;                 // of gangs
   std::vector<loom::MergeTile> merges;  // by (request, query tile, head)
   PlanFigures figures;
 };
 
-// `rows`: of make_row_table. The items, by CTA and then in queue order, become the end of `block`,
+// `rows`: of make_row_table. The items, by gang and then in queue order, become the end of `block`,
 // from layout.items_offset on. REQUIRES: check_workload passed. Errors: PLAN_BOUND where `layout`
 // has no room.
 Result<Schedule> make_schedule(const Spec& spec, const KernelChoice& kernel, int ctas,

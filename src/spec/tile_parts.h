@@ -11,7 +11,7 @@
 namespace attnloom {
 
 inline constexpr int kTileStages = 2;
-inline constexpr int kKeptBytes = 16;  // Kept, in loom/queue.cuh
+inline constexpr int kKeptBytes = 112;  // Kept, in loom/work.cuh
 
 // Bytes of a row of `columns` 16-bit elements: slabs of 64 columns and a tail of 16, 32 or 64
 // (SharedTile in loom/tile.cuh).

@@ -112,9 +112,11 @@ inline std::vector<KernelChoice> auto_kernels() {
           kernel({{16, 128, 2}, {128, 64, 2}})};
 }
 
+// The items are expanded: each CTA's own, with its lane added, by CTA and in queue order.
 struct Tables {
   loom::PlanHeader header;
-  std::vector<int> cta_begin;
+  std::vector<loom::CtaQueue> queues;
+  std::vector<int> cta_begin;  // [CTAs + 1] into the items
   std::vector<loom::RequestRow> requests;
   std::vector<loom::MergeTile> merges;
   std::vector<int> counters;
@@ -130,16 +132,33 @@ std::vector<T> read_table(const Plan& plan, std::size_t offset, int count) {
   return rows;
 }
 
+// A kernel adds lane * tile rows to partial_row: property_test compares that with the merges.
+inline loom::WorkItem item_of_lane(loom::WorkItem item, int lane,
+                                   const std::vector<loom::MergeTile>& merges) {
+  item.kv_head += lane;
+  if (item.partial_row < 0) return item;
+  item.partial_row += merges.at(item.merge + lane).partial_row - merges.at(item.merge).partial_row;
+  item.merge += lane;
+  return item;
+}
+
 inline Tables read_plan(const Plan& plan) {
   Tables tables;
   tables.header = read_table<loom::PlanHeader>(plan, 0, 1)[0];
   const loom::PlanHeader& header = tables.header;
-  tables.cta_begin = read_table<int>(plan, header.cta_begin_offset, header.cta_count + 1);
+  tables.queues = read_table<loom::CtaQueue>(plan, header.queues_offset, header.cta_count);
   tables.requests =
       read_table<loom::RequestRow>(plan, header.requests_offset, header.request_count);
   tables.merges = read_table<loom::MergeTile>(plan, header.merges_offset, header.merge_count);
   tables.counters = read_table<int>(plan, header.counters_offset, header.merge_count);
-  tables.items = read_table<loom::WorkItem>(plan, header.items_offset, header.item_count);
+  const auto stored = read_table<loom::WorkItem>(plan, header.items_offset, header.item_count);
+  tables.cta_begin.push_back(0);
+  for (const loom::CtaQueue& queue : tables.queues) {
+    for (int i = queue.begin; i < queue.end; ++i) {
+      tables.items.push_back(item_of_lane(stored[i], queue.lane, tables.merges));
+    }
+    tables.cta_begin.push_back(static_cast<int>(tables.items.size()));
+  }
   return tables;
 }
 

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <random>
 #include <tuple>
 
@@ -104,6 +105,7 @@ std::vector<std::vector<WorkItem>> naive_queues(const Case& c, const KernelChoic
       tokens += 1LL * tables.requests[r].walk_len * c.batch.kv_heads;
   }
   const long long share = (tokens + ctas - 1) / ctas;
+  const int lanes = std::gcd(ctas, c.batch.kv_heads);
   std::vector<std::pair<double, WorkItem>> items;
   int partial_row = 0;
   int merge = 0;
@@ -113,23 +115,25 @@ std::vector<std::vector<WorkItem>> naive_queues(const Case& c, const KernelChoic
     const auto [first, rows] = packed_range(c, tables.requests[r]);
     long long chunk = tile.kv;
     while (chunk < share || chunk < least_tokens(c, tile, rows - first, kv_len)) chunk += tile.kv;
+    const bool split = kv_len > chunk;
     for (int q = first; q < rows; q += tile.q) {
-      for (int head = 0; head < c.batch.kv_heads; ++head) {
-        const bool split = kv_len > chunk;
+      for (int head = 0; head < c.batch.kv_heads; head += lanes) {
         for (long long begin = 0; begin == 0 || begin < kv_len; begin += chunk) {
           const int end = static_cast<int>(std::min<long long>(begin + chunk, kv_len));
-          const WorkItem item{static_cast<int>(r),
-                              q,
-                              head,
-                              static_cast<int>(begin),
-                              end,
-                              classes[r],
-                              split ? partial_row : -1,
-                              split ? merge : -1};
-          items.push_back({1.0 * tile.q + static_cast<double>(end - begin), item});
-          if (split) partial_row += tile.q;
+          for (int lane = 0; lane < lanes; ++lane) {
+            const WorkItem item{static_cast<int>(r),
+                                q,
+                                head + lane,
+                                static_cast<int>(begin),
+                                end,
+                                classes[r],
+                                split ? partial_row : -1,
+                                split ? merge + lane : -1};
+            items.push_back({1.0 * tile.q + static_cast<double>(end - begin), item});
+            if (split) partial_row += tile.q;
+          }
         }
-        if (split) ++merge;
+        if (split) merge += lanes;
       }
     }
   }
@@ -198,7 +202,11 @@ void check_coverage(const Case& c, const KernelChoice& kernel, const Tables& tab
       }
       const loom::MergeTile& merge = tables.merges.at(static_cast<std::size_t>(item.merge));
       REQUIRE(merge.count == static_cast<int>(chunks.size()));
-      REQUIRE(item.partial_row == merge.partial_row + index++ * shape.q);
+      const int lanes = tables.header.lanes;
+      REQUIRE(item.partial_row == merge.partial_row + index++ * lanes * shape.q);
+      const int lane = item.kv_head % lanes;  // a gang's first head is a multiple
+      REQUIRE(merge.partial_row ==
+              tables.merges.at(item.merge - lane).partial_row + lane * shape.q);
       const std::size_t end =
           static_cast<std::size_t>(item.partial_row) + static_cast<std::size_t>(shape.q);
       partial_rows.resize(std::max(partial_rows.size(), end), 0);

@@ -49,17 +49,23 @@ TEST_CASE("ties go by request, tile, head and chunk, and to the first CTA") {
                                                 {0, 0, 1, 0, 64, 0, -1, -1},
                                                 {1, 0, 1, 0, 64, 0, -1, -1}});
   }
-  SECTION("chunks stand within heads, partial states in plan order") {
+  SECTION("chunks stand within gangs of heads, partial states in plan order, lane by lane") {
     Batch batch;
     batch.kv_heads = 2;
     batch.add(1, 512);
     const Tables tables =
         read_plan(plan_or_fail(test::ragged_spec(), test::one_kernel(16, 32), batch, 4));
     CHECK(tables.items == std::vector<WorkItem>{{0, 0, 0, 0, 256, 0, 0, 0},
-                                                {0, 0, 0, 256, 512, 0, 16, 0},
-                                                {0, 0, 1, 0, 256, 0, 32, 1},
+                                                {0, 0, 1, 0, 256, 0, 16, 1},
+                                                {0, 0, 0, 256, 512, 0, 32, 0},
                                                 {0, 0, 1, 256, 512, 0, 48, 1}});
-    CHECK(tables.merges == std::vector<MergeTile>{{0, 2}, {32, 2}});
+    CHECK(tables.merges == std::vector<MergeTile>{{0, 2}, {16, 2}});
+    CHECK(tables.header.lanes == 2);
+    CHECK(tables.header.item_count == 2);  // each stands for two
+    CHECK(tables.queues[1].begin == 0);
+    CHECK(tables.queues[1].lane == 1);
+    CHECK(tables.queues[2].begin == 1);
+    CHECK(tables.queues[2].lane == 0);
   }
   SECTION("a cost without KV tokens keeps that order for the shorter last chunk") {
     Batch batch;
@@ -71,8 +77,8 @@ TEST_CASE("ties go by request, tile, head and chunk, and to the first CTA") {
     REQUIRE(plan.ok());
     const Tables tables = read_plan(plan.value());
     CHECK(tables.items == std::vector<WorkItem>{{0, 0, 0, 0, 224, 0, 0, 0},
-                                                {0, 0, 0, 224, 400, 0, 16, 0},
-                                                {0, 0, 1, 0, 224, 0, 32, 1},
+                                                {0, 0, 1, 0, 224, 0, 16, 1},
+                                                {0, 0, 0, 224, 400, 0, 32, 0},
                                                 {0, 0, 1, 224, 400, 0, 48, 1}});
   }
 }
@@ -132,12 +138,12 @@ TEST_CASE("the contiguous cut where Algorithm 1 leaves CTAs idle") {
   CHECK(tables.items == std::vector<WorkItem>{{0, 0, 0, 0, 1000, 0, -1, -1},
                                               {1, 0, 0, 0, 480, 0, 0, 0},
                                               {0, 0, 1, 0, 1000, 0, -1, -1},
-                                              {1, 0, 1, 0, 480, 0, 32, 1},
-                                              {1, 0, 0, 480, 1000, 0, 16, 0},
+                                              {1, 0, 1, 0, 480, 0, 16, 1},
+                                              {1, 0, 0, 480, 1000, 0, 32, 0},
                                               {2, 0, 0, 0, 1000, 0, -1, -1},
                                               {1, 0, 1, 480, 1000, 0, 48, 1},
                                               {2, 0, 1, 0, 1000, 0, -1, -1}});
-  CHECK(tables.merges == std::vector<MergeTile>{{0, 2}, {32, 2}});
+  CHECK(tables.merges == std::vector<MergeTile>{{0, 2}, {16, 2}});
 }
 
 // Causal, 2 CTAs: what no row of a tile sees weighs nothing. Query tile 16 of 48 tokens sees 16, 32
@@ -213,7 +219,7 @@ TEST_CASE("the header holds what the kernel reads") {
   REQUIRE(plan.ok());
   const loom::PlanHeader header = read_plan(plan.value()).header;
   CHECK(header.magic == 0x4d4f4f4cu);
-  CHECK(header.version == 2);
+  CHECK(header.version == 3);
   CHECK(header.generation == 42);
   CHECK(header.scale == 0.125f);  // 1 / sqrt(64)
   CHECK(header.window_left == 7);

@@ -38,7 +38,7 @@ struct Config {
   static constexpr int kClassCount = 1;
   static constexpr int kThreads = 128;
   static constexpr int kMinCtasPerSm = 2;
-  static constexpr int kSharedBytes = 40976;
+  static constexpr int kSharedBytes = 41072;
 };
 
 template <int index>

@@ -38,7 +38,7 @@ struct Config {
   static constexpr int kClassCount = 1;
   static constexpr int kThreads = 128;
   static constexpr int kMinCtasPerSm = 3;
-  static constexpr int kSharedBytes = 66576;
+  static constexpr int kSharedBytes = 66672;
 };
 
 template <int index>

@@ -38,7 +38,7 @@ struct Config {
   static constexpr int kClassCount = 1;
   static constexpr int kThreads = 128;
   static constexpr int kMinCtasPerSm = 2;
-  static constexpr int kSharedBytes = 88080;
+  static constexpr int kSharedBytes = 88176;
 };
 
 template <int index>

@@ -38,7 +38,7 @@ struct Config {
   static constexpr int kClassCount = 1;
   static constexpr int kThreads = 128;
   static constexpr int kMinCtasPerSm = 4;
-  static constexpr int kSharedBytes = 34832;
+  static constexpr int kSharedBytes = 34928;
 };
 
 template <int index>

@@ -38,7 +38,7 @@ struct Config {
   static constexpr int kClassCount = 2;
   static constexpr int kThreads = 128;
   static constexpr int kMinCtasPerSm = 2;
-  static constexpr int kSharedBytes = 69648;
+  static constexpr int kSharedBytes = 69744;
 };
 
 template <int index>
