@@ -188,7 +188,7 @@ void add_run(CLI::App& program, Invocation& invocation) {
   command.add_option("--out", options->out, "write o.npy and lse.npy into this folder")
       ->check(not_empty());
   add_device_options(command, options->common);
-  add_untrusted_options(command, options->common);
+  add_compile_options(command, options->common);
 }
 
 }  // namespace attnloom::cli
