@@ -233,8 +233,8 @@ class RealFileSystem : public FileSystem {
                  Publish how) override {
     TempFile temp(temp_dir);
     if (const int error = temp.fill(bytes); error != 0) {
-      return io_error(temp.path(), "cannot write " + std::to_string(bytes.size()) + " bytes",
-                      error);
+      // Without the size: a full disk then has one text, and one warning, for all kernels.
+      return io_error(temp.path(), "writing failed", error);
     }
     const int error = how == Publish::kFirstWins ? name_if_absent(temp.path(), path)
                       : ::rename(temp.path().c_str(), path.c_str()) == 0 ? 0
@@ -289,8 +289,7 @@ class RealFileSystem : public FileSystem {
     ATTNLOOM_TRY(const std::unique_ptr<Descriptor> fd, open_private(path, O_WRONLY | O_APPEND));
     const ssize_t written = ::write(fd->get(), bytes.data(), bytes.size());
     if (written == static_cast<ssize_t>(bytes.size())) return ok_status();
-    return io_error(path, "cannot write " + std::to_string(bytes.size()) + " bytes",
-                    written < 0 ? errno : ENOSPC);
+    return io_error(path, "writing failed", written < 0 ? errno : ENOSPC);
   }
 
   Result<FileLock> try_lock(const std::string& path) override {

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/format_version.h"
+#include "base/json_fields.h"
 #include "cache/entry.h"
 #include "cache/layout.h"
 
@@ -45,38 +46,25 @@ Status corrupt(const std::string& cause) {
   return make_error(Code::kCacheCorrupt, "", cause);
 }
 
-// The JSON library takes -1 or 1.5 for an unsigned number without a word.
-std::uint64_t number(const Json& json, const char* key) {
-  const Json& value = json.at(key);
-  if (!value.is_number_unsigned())
-    throw Json::type_error::create(302, std::string(key) + " must be a whole number", &value);
-  return value.get<std::uint64_t>();
-}
-
-std::string text_of(const Json& json, const char* key) {
-  return json.at(key).get<std::string>();
-}
-
 BundleEntry to_entry(const Json& json) {
   BundleEntry entry;
-  entry.request_key = text_of(json, "request_key");
-  entry.fingerprint = text_of(json, "fingerprint");
-  entry.target = text_of(json, "target");
-  entry.offset = number(json, "offset");
-  entry.frame_bytes = number(json, "frame_bytes");
-  entry.bytes = number(json, "bytes");
-  entry.sha256 = text_of(json, "sha256");
-  entry.cubin_sha256 = text_of(json, "cubin_sha256");
-  if (!json.at("ptx_sha256").is_null()) entry.ptx_sha256 = text_of(json, "ptx_sha256");
-  if (json.contains("signature")) entry.signature = text_of(json, "signature");
+  entry.request_key = text_field(json, "request_key");
+  entry.fingerprint = text_field(json, "fingerprint");
+  entry.target = text_field(json, "target");
+  entry.offset = number_field(json, "offset");
+  entry.frame_bytes = number_field(json, "frame_bytes");
+  entry.bytes = number_field(json, "bytes");
+  entry.sha256 = text_field(json, "sha256");
+  entry.cubin_sha256 = text_field(json, "cubin_sha256");
+  if (!field(json, "ptx_sha256").is_null()) entry.ptx_sha256 = text_field(json, "ptx_sha256");
+  if (json.contains("signature")) entry.signature = text_field(json, "signature");
   if (json.contains("about")) entry.about = json["about"];
   return entry;
 }
 
 Fingerprint to_toolchain(const Json& json) {
-  return {text_of(json, "fingerprint"), static_cast<int>(number(json, "cuda_major")),
-          static_cast<int>(number(json, "cuda_minor")),
-          static_cast<int>(number(json, "least_driver"))};
+  return {text_field(json, "fingerprint"), int_field(json, "cuda_major"),
+          int_field(json, "cuda_minor"), int_field(json, "least_driver")};
 }
 
 auto name_of(const BundleEntry& entry) {
@@ -125,20 +113,21 @@ std::string print_bundle_index(const BundleIndex& index) {
 
 Result<BundleIndex> parse_bundle_index(std::string_view text) {
   BundleIndex index;
-  // As in entry_metadata.cc: the library's JSON type throws on a key or type that is not expected.
   try {
     const Json json = Json::parse(text);
-    if (text_of(json, "format") != kFormat) return corrupt("the index is of another format");
-    const std::uint64_t version = number(json, "version");
+    if (text_field(json, "format") != kFormat) return corrupt("the index is of another format");
+    const std::uint64_t version = number_field(json, "version");
     if (!reads_version(version, kBundleVersion))
       return corrupt("bundle " + refused_version(version, kBundleVersion));
-    index.library = text_of(json, "library");
-    index.templates = text_of(json, "templates");
-    for (const Json& toolchain : json.at("toolchains"))
+    index.library = text_field(json, "library");
+    index.templates = text_field(json, "templates");
+    for (const Json& toolchain : list_field(json, "toolchains"))
       index.toolchains.push_back(to_toolchain(toolchain));
-    for (const Json& entry : json.at("entries")) index.entries.push_back(to_entry(entry));
-  } catch (const Json::exception& error) {
-    return corrupt(std::string("the index cannot be read: ") + error.what());
+    for (const Json& entry : list_field(json, "entries")) index.entries.push_back(to_entry(entry));
+  } catch (const FieldFault& fault) {
+    return corrupt("the index cannot be read: " + fault.cause);
+  } catch (const Json::exception&) {
+    return corrupt("the index cannot be read: it is no JSON");
   }
   ATTNLOOM_CHECK(check(index));
   return index;

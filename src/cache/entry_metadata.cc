@@ -2,6 +2,7 @@
 #include "cache/entry_metadata.h"
 
 #include "base/json.h"
+#include "base/json_fields.h"
 #include "cache/key.h"
 
 namespace attnloom {
@@ -19,13 +20,13 @@ Json to_json(const EntryFigures& entry) {
 
 EntryFigures to_figures(const Json& json) {
   EntryFigures entry;
-  json.at("name").get_to(entry.name);
-  json.at("registers").get_to(entry.registers);
-  json.at("static_shared_bytes").get_to(entry.static_shared_bytes);
-  json.at("local_bytes").get_to(entry.local_bytes);
-  json.at("spill_store_bytes").get_to(entry.spill_store_bytes);
-  json.at("spill_load_bytes").get_to(entry.spill_load_bytes);
-  json.at("max_threads").get_to(entry.max_threads);
+  entry.name = text_field(json, "name");
+  entry.registers = int_field(json, "registers");
+  entry.static_shared_bytes = int_field(json, "static_shared_bytes");
+  entry.local_bytes = int_field(json, "local_bytes");
+  entry.spill_store_bytes = int_field(json, "spill_store_bytes");
+  entry.spill_load_bytes = int_field(json, "spill_load_bytes");
+  entry.max_threads = int_field(json, "max_threads");
   return entry;
 }
 
@@ -56,22 +57,27 @@ std::string encode_metadata(const Source& source, const Artifact& artifact) {
 
 Status decode_metadata(std::string_view text, Artifact& artifact,
                        std::map<std::string, std::string>& fields) {
-  // The library's JSON type throws on a key or type that we do not expect; this is the one place
-  // where it may.
   try {
     const Json json = Json::parse(text);
-    json.at("target").get_to(artifact.target);
-    json.at("log").get_to(artifact.log);
-    json.at("fields").get_to(fields);
-    for (const Json& entry : json.at("entries")) artifact.entries.push_back(to_figures(entry));
-    const Json& compiler = json.at("compiler");
-    compiler.at("fingerprint").get_to(artifact.fingerprint.hex);
-    compiler.at("cuda_major").get_to(artifact.fingerprint.cuda_major);
-    compiler.at("cuda_minor").get_to(artifact.fingerprint.cuda_minor);
-    compiler.at("least_driver").get_to(artifact.fingerprint.least_driver);
-  } catch (const Json::exception& error) {
-    return make_error(Code::kCacheCorrupt, "",
-                      std::string("the metadata cannot be read: ") + error.what());
+    artifact.target = text_field(json, "target");
+    artifact.log = text_field(json, "log");
+    const Json& digests = field(json, "fields");
+    if (!digests.is_object()) throw FieldFault{"fields is no object"};
+    for (const auto& [name, digest] : digests.items()) {
+      if (!digest.is_string()) throw FieldFault{"a digest of fields is no text"};
+      fields[name] = digest.get<std::string>();
+    }
+    for (const Json& entry : list_field(json, "entries"))
+      artifact.entries.push_back(to_figures(entry));
+    const Json& compiler = field(json, "compiler");
+    artifact.fingerprint.hex = text_field(compiler, "fingerprint");
+    artifact.fingerprint.cuda_major = int_field(compiler, "cuda_major");
+    artifact.fingerprint.cuda_minor = int_field(compiler, "cuda_minor");
+    artifact.fingerprint.least_driver = int_field(compiler, "least_driver");
+  } catch (const FieldFault& fault) {
+    return make_error(Code::kCacheCorrupt, "", "the metadata cannot be read: " + fault.cause);
+  } catch (const Json::exception&) {
+    return make_error(Code::kCacheCorrupt, "", "the metadata cannot be read: it is no JSON");
   }
   return ok_status();
 }

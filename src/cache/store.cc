@@ -193,8 +193,10 @@ Status Store::publish(const std::string& request_key, const Source& source,
   if (state.own.path().empty() && !to_remote) return ok_status();
   if (!is_key(request_key) || !is_fingerprint(artifact.fingerprint.hex) || artifact.cubin.empty() ||
       artifact.target != source.target) {
-    ++state.write_failures;
-    return make_error(Code::kCacheIo, "", "not an artifact of this source: it is not stored");
+    const Status refused =
+        make_error(Code::kCacheIo, "", "not an artifact of this source: it is not stored");
+    state.not_written(refused);
+    return refused;
   }
   std::string bytes;  // encoding packs the PTX: once for the root and the remote
   const auto encode = [&] {
@@ -365,7 +367,8 @@ std::string default_cache_root(const std::string& cache_dir, const std::string& 
   if (!cache_dir.empty()) return cache_dir;
   // The base directory specification has relative values ignored.
   if (!xdg_cache_home.empty() && xdg_cache_home[0] == '/') return xdg_cache_home + "/attnloom";
-  return home.empty() ? "" : home + "/.cache/attnloom";
+  // A relative one would scatter caches over whatever folders programs are started in.
+  return home.starts_with('/') ? home + "/.cache/attnloom" : "";
 }
 
 }  // namespace attnloom

@@ -138,7 +138,7 @@ class Store {
 };
 
 // The default root: `cache_dir` if given, else `xdg_cache_home`/attnloom, else
-// `home`/.cache/attnloom, else "".
+// `home`/.cache/attnloom, else "". Relative values of the last two are as if they were not there.
 std::string default_cache_root(const std::string& cache_dir, const std::string& xdg_cache_home,
                                const std::string& home);
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/joined.h"
 #include "cache/key.h"
 #include "engine/engine_state.h"
 #include "runtime/driver_policy.h"
@@ -27,12 +28,6 @@ std::string short_digest(const std::map<std::string, std::string>& fields,
 std::string compiler_text(const Fingerprint& compiler) {
   return "NVRTC " + std::to_string(compiler.cuda_major) + "." +
          std::to_string(compiler.cuda_minor) + " (" + compiler.hex.substr(0, kDigestDigits) + ")";
-}
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
 }
 
 // The names of the parts of the key that differ.

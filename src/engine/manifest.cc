@@ -113,13 +113,26 @@ class ManifestReader {
           path, "wanted one of \"spec\", \"file\" and \"variant\", given " + std::to_string(given),
           "");
     if (entry.has("spec")) {
-      EntryBase base{part_of(document_, entry.at("spec"), entry.path("spec")), path.substr(2),
-                     entry.path("spec"), ""};
+      EntryBase base{part_of(document_, entry.at("spec"), entry.path("spec")),
+                     path.substr(2),
+                     entry.path("spec"),
+                     "",
+                     {}};
       if (!entry.at("spec").is_object()) return entry.wrong_type("spec", "a spec");
-      add_defaults(defaults_, base.document);
+      base.defaulted = add_defaults(defaults_, base.document);
+      locate_defaults(base);
       return base;
     }
     return entry.has("file") ? read_file(entry) : read_variant(entry);
+  }
+
+  // A default that is wrong is wrong where it stands, not where it is used.
+  void locate_defaults(EntryBase& base) const {
+    for (const std::string& key : base.defaulted) {
+      const JsonDocument part = part_of(document_, defaults_[key], "$.defaults." + key);
+      for (const auto& [path, position] : part.positions)
+        base.document.positions["$." + key + path.substr(1)] = position;
+    }
   }
 
   Result<EntryBase> read_file(const ObjectReader& entry) {
@@ -140,7 +153,8 @@ class ManifestReader {
     base.document = is_case ? part_of(*document, document->value["spec"], "$.spec")
                             : std::move(document).value();
     base.name = base.file;
-    add_defaults(defaults_, base.document);
+    base.defaulted = add_defaults(defaults_, base.document);
+    locate_defaults(base);
     return base;
   }
 
@@ -148,12 +162,13 @@ class ManifestReader {
     EntryBase base;
     ATTNLOOM_CHECK(entry.read("variant", base.name));
     base.path = entry.path("variant");
-    if (!shipped_base(base.name, defaults_, base.document)) {
+    if (!shipped_base(base.name, defaults_, base)) {
       const std::string near = nearest_name(base.name, shipped_names());
       return entry.refuse(base.path, "no shipped variant is called " + shown(Json(base.name)),
                           near.empty() ? "" : "did you mean \"" + near + "\"?");
     }
     base.document.positions["$"].line = document_.line_of(base.path);
+    locate_defaults(base);
     return base;
   }
 

@@ -84,6 +84,12 @@ Status in_manifest(Status error, const EntryBase& base, const Point& point) {
     error.path = point.path(i) + error.path.substr(field.size());
     return error;
   }
+  for (const std::string& key : base.defaulted) {
+    if (!is_below(error.path, "$." + key)) continue;
+    error.path = "$.defaults" + error.path.substr(1);
+    if (!point.at.empty()) error.cause += " (with " + point.text() + ")";
+    return error;
+  }
   if (error.path.starts_with("$")) error.path = base.path + error.path.substr(1);
   if (!base.file.empty()) error.cause = base.file + ", " + error.cause;
   if (!point.at.empty()) error.cause += " (with " + point.text() + ")";
@@ -106,19 +112,22 @@ Result<JsonDocument> spec_at(const EntryBase& base, const Point& point,
 
 }  // namespace
 
-void add_defaults(const Json& defaults, JsonDocument& document) {
+std::vector<std::string> add_defaults(const Json& defaults, JsonDocument& document) {
   Json& spec = document.value;
-  if (!spec.is_object()) return;  // parse_spec refuses it
-  if (!spec.contains("kernel") && defaults.contains("kernel")) spec["kernel"] = defaults["kernel"];
+  std::vector<std::string> added;
+  if (!spec.is_object()) return added;  // parse_spec refuses it
+  if (!spec.contains("kernel") && defaults.contains("kernel")) {
+    spec["kernel"] = defaults["kernel"];
+    added.push_back("kernel");
+  }
   const std::optional<KernelKind> kernel = kernel_of(spec);
   for (const auto& [key, value] : defaults.items()) {
     if (spec.contains(key)) continue;
-    if (!kernel) {
-      spec[key] = value;
-    } else if (kernel_uses(*kernel, key)) {
-      spec[key] = used_part(*kernel, key, value);
-    }
+    if (kernel && !kernel_uses(*kernel, key)) continue;
+    spec[key] = kernel ? used_part(*kernel, key, value) : value;
+    added.push_back(key);
   }
+  return added;
 }
 
 std::vector<std::string> shipped_names() {
@@ -128,7 +137,8 @@ std::vector<std::string> shipped_names() {
   return names;
 }
 
-bool shipped_base(const std::string& name, const Json& defaults, JsonDocument& document) {
+bool shipped_base(const std::string& name, const Json& defaults, EntryBase& base) {
+  JsonDocument& document = base.document;
   for (const EmbeddedFile& file : shipped_specs()) {
     if (file.name != name + std::string(kJson)) continue;
     Result<JsonDocument> shipped = parse_json(file.text, Code::kInternal);
@@ -137,8 +147,8 @@ bool shipped_base(const std::string& name, const Json& defaults, JsonDocument& d
     document.value = Json::object();
     for (const char* own : {"attnloom", "kernel", "variant"})
       if (whole.contains(own)) document.value[own] = whole[own];
-    add_defaults(defaults, document);
-    add_defaults(whole, document);
+    base.defaulted = add_defaults(defaults, document);
+    (void)add_defaults(whole, document);
     if (!defaults.contains("target")) document.value.erase("target");
     return true;
   }

@@ -19,6 +19,7 @@ struct EntryBase {
   std::string name;  // for people: file, variant or place in the list
   std::string path;  // of the spec in the manifest, "$.specs[0].spec"; of a file: "$"
   std::string file;  // "" when the spec does not come from one
+  std::vector<std::string> defaulted;  // its keys that come from the manifest's "defaults"
 };
 
 // A field of the grid, "layout.page_size", and its values.
@@ -28,12 +29,13 @@ struct GridField {
   const Json* values = nullptr;
 };
 
-// The keys of `defaults` that `document` lacks and its kernel uses.
-void add_defaults(const Json& defaults, JsonDocument& document);
+// The keys of `defaults` that `document` lacks and its kernel uses; which ones these were.
+std::vector<std::string> add_defaults(const Json& defaults, JsonDocument& document);
 
 // The shipped spec called `name`, without its target; with `defaults` in place of what is not the
-// kernel's or the variant's own. False where there is none.
-bool shipped_base(const std::string& name, const Json& defaults, JsonDocument& document);
+// kernel's or the variant's own; fills in document and defaulted of `base`. False where there is
+// none.
+bool shipped_base(const std::string& name, const Json& defaults, EntryBase& base);
 std::vector<std::string> shipped_names();
 
 // Each point of the grid, the last field running fastest. `manifest` holds the lines of the grid.

@@ -214,8 +214,9 @@ Landing::Outcome Engine::State::compile(const Source& source, const std::string&
     if (look(Asking::kRequest)) return stored;
   }
   ATTNLOOM_TRY(Artifact artifact, run_compiler(source, request_key, label, interrupt));
+  // The store has warned, once for all kernels that fail alike.
   if (const Status published = store->publish(request_key, source, artifact); !published.ok())
-    options.log.warn("the kernel is used but not kept: " + published.to_string());
+    options.log.info("used but not kept: " + label + ": " + published.to_string());
   auto built = std::make_shared<BuiltKernel>();
   built->kernel_key = kernel_key(request_key, artifact.fingerprint);
   built->artifact = std::move(artifact);

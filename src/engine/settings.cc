@@ -46,6 +46,7 @@ Result<Setting> resolve_cache_root(const SettingOptions& options, const Environm
                                    FileSystem& files) {
   Setting root = named_setting(options.cache_dir, "cache_dir", environment, "ATTNLOOM_CACHE_DIR");
   if (root.named) {
+    if (options.look_only && !files.info(root.value).exists) return root;
     if (const Status made = files.make_directories(root.value); !made.ok())
       return unusable(root, made.cause);
     return root;
@@ -53,7 +54,7 @@ Result<Setting> resolve_cache_root(const SettingOptions& options, const Environm
   const std::string xdg = environment.get("XDG_CACHE_HOME");
   root.value = default_cache_root("", xdg, environment.get("HOME"));
   const bool from_xdg = root.value == default_cache_root("", xdg, "");  // not where it is relative
-  root.origin = root.value.empty() ? "no XDG_CACHE_HOME and no HOME"
+  root.origin = root.value.empty() ? "no absolute XDG_CACHE_HOME or HOME"
                 : from_xdg         ? "XDG_CACHE_HOME"
                                    : "HOME";
   return root;
@@ -137,7 +138,8 @@ Result<Setting> resolve_lock_dir(const SettingOptions& options, const Environmen
     return locks;
   }
   const std::string runtime = environment.get("XDG_RUNTIME_DIR");
-  if (!runtime.empty()) return Setting{runtime + "/attnloom", "XDG_RUNTIME_DIR", false};
+  // As with XDG_CACHE_HOME, relative values are ignored.
+  if (runtime.starts_with('/')) return Setting{runtime + "/attnloom", "XDG_RUNTIME_DIR", false};
   if (files.info("/dev/shm").exists)
     return Setting{"/dev/shm/attnloom-" + std::to_string(getuid()), "default", false};
   return Setting{"", "no XDG_RUNTIME_DIR and no /dev/shm", false};

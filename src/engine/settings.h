@@ -35,6 +35,7 @@ struct SettingOptions {
   std::string
       python_paths;  // colon-separated site-packages folders, searched before the environment's
   RemoteChoices remote;
+  bool look_only = false;  // a writable cache that is named and absent stays so
 };
 
 struct Setting {

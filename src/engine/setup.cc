@@ -107,6 +107,9 @@ Result<std::unique_ptr<Engine>> make_engine(const SetupOptions& options,
   engine_options.access_log = settings.access_log.value;
   engine_options.log = std::move(log);
   engine_options.settings = settings_to_json(settings);
+  engine_options.settings["untrusted"] = {{"value", options.untrusted.on},
+                                          {"weak_sandbox", options.untrusted.weak_sandbox}};
+  engine_options.settings["compile_timeout_ms"] = engine_options.compile_timeout.count();
   auto engine = std::make_unique<Engine>(std::move(engine_options));
   if (service != nullptr)
     service->set_warn([log = &engine->log()](const std::string& line) { log->warn(line); });

@@ -5,14 +5,10 @@
 #include <cstddef>
 #include <utility>
 
+#include "base/joined.h"
+
 namespace attnloom {
 namespace {
-
-std::string join(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
 
 bool is_printable(const std::string& text) {
   constexpr std::size_t kMaxBytes = 64;
@@ -48,9 +44,9 @@ Result<ObjectReader> ObjectReader::open(const JsonDocument& document, const Json
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     const std::vector<std::string> names(known.begin(), known.end());
     const std::string near = nearest_name(key, names);
-    Status error =
-        spec_error(document, path + "." + key, "unknown key " + shown(Json(key)),
-                   near.empty() ? "known keys: " + join(names) : "did you mean \"" + near + "\"?");
+    Status error = spec_error(
+        document, path + "." + key, "unknown key " + shown(Json(key)),
+        near.empty() ? "known keys: " + joined(names) : "did you mean \"" + near + "\"?");
     // A path is one line of a log, and a key may be anything.
     if (!is_printable(key)) error.path = path;
     return error;
@@ -108,7 +104,7 @@ Status ObjectReader::not_in_list(std::string_view key,
                                  const std::vector<std::string>& names) const {
   const std::string given = at(key).is_string() ? at(key).get<std::string>() : "";
   const std::string near = nearest_name(given, names);
-  return refuse(path(key), "wanted one of " + join(names) + ", given " + shown(at(key)),
+  return refuse(path(key), "wanted one of " + joined(names) + ", given " + shown(at(key)),
                 near.empty() ? "" : "did you mean \"" + near + "\"?");
 }
 

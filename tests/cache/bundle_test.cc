@@ -227,6 +227,10 @@ TEST_CASE("what is no index is refused") {
                                                         {"\"sha256\":\"", "\"sha256\":1,\"x\":\""},
                                                         {"{", "["}})
     CHECK(changed(from, to).rfind("the index cannot be read: ", 0) == 0);
+  CHECK(changed("\"entries\":[", "\"entries\":5,\"x\":[") ==
+        "the index cannot be read: entries is no list");
+  CHECK(changed("\"offset\":", "\"offset\":\"\",\"x\":") ==
+        "the index cannot be read: offset is no whole number");
   CHECK(changed("\"about\":{\"variant\":\"soft_cap\"}",
                 "\"about\":" + std::string(100, '[') + std::string(100, ']')) ==
         "the index nests too deep");

@@ -212,6 +212,23 @@ class BundleTest(ProgramTest):
         self.assertEqual(self.run_program("bundle", "verify", self.path("cut.alb")).status, 1)
         self.assert_refused(self.run_program("bundle", "verify", "--json", self.path("absent")), 2, "ARGUMENT_INVALID")
 
+    def test_a_place_without_entries_is_no_success(self):
+        nothing = self.path("nothing")
+        os.makedirs(nothing, exist_ok=True)
+        report = self.bundle_json("verify", self.bundle, nothing, status=1)
+        self.assertEqual([len(place["problems"]) for place in report["places"]], [0, 1])
+        self.assertEqual(report["places"][1]["problems"][0]["code"], "NOT_CACHED")
+        fresh = self.copy("unsigned.alb")
+        before = sha256(fresh)
+        outcome = self.run_program("bundle", "sign", fresh, nothing, "--key", self.key("a.key"), "--json")
+        self.assert_refused(outcome, 3, "NOT_CACHED", nothing)
+        self.assertEqual(sha256(fresh), before)  # nothing is signed by halves
+
+    def test_looking_at_a_bundle_makes_no_cache(self):
+        away = self.path("away")
+        self.bundle_json("verify", self.bundle, env=self.environment(ATTNLOOM_CACHE_DIR=away))
+        self.assertFalse(os.path.exists(away))
+
     def test_a_damaged_bundle_is_passed_over_with_one_warning(self):
         with open(self.bundle, "rb") as file:
             whole = file.read()
@@ -233,7 +250,13 @@ class BundleTest(ProgramTest):
         # A directory holds the PTX that the bundle dropped.
         differs = self.bundle_json("diff", one, alone, status=1)
         self.assertEqual((differs["only_first"], differs["only_second"], len(differs["differ"])), ([], [], 1))
-        self.assertEqual(self.run_program("bundle", "diff", one, one).status, 0)
+        text = self.run_program("bundle", "diff", one, self.bundle)
+        self.assertEqual(text.status, 1)
+        self.assertRegex(text.text, f"^only in {self.bundle}: [0-9a-f.]+alk\nthey have in common 1 entries\n$")
+        text = self.run_program("bundle", "diff", one, alone)
+        self.assertRegex(text.text, "^differs: [0-9a-f.]+alk\nthey have in common 0 entries\n$")
+        text = self.run_program("bundle", "diff", one, one)
+        self.assertEqual((text.status, text.text), (0, "they hold the same 1 entries\n"))
 
     def test_signatures(self):
         key, other = self.key("a.key"), self.key("b.key")
@@ -335,7 +358,7 @@ class BundleTest(ProgramTest):
             (("export", "-o", self.path("n.alb"), "--from", self.path("absent")), 2, "ARGUMENT_INVALID"),
             (("export", "-o", self.path("no/n.alb")), 2, "ARGUMENT_INVALID"),
             (("export", "-o", self.path("n.alb"), "--key", self.path("spec.json")), 2, "ARGUMENT_INVALID"),
-            (("export", "-o", self.path("n.alb"), "--trust-keys", self.path("spec.json")), 3, "CACHE_IO"),
+            (("export", "-o", self.path("n.alb"), "--trust-keys", self.path("spec.json")), 3, "ARGUMENT_INVALID"),
             (("ls", self.path("spec.json")), 3, "CACHE_CORRUPT"),
             (("ls",), 64, "ARGUMENT_INVALID"),
             (("export",), 64, "ARGUMENT_INVALID"),

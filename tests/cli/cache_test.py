@@ -147,8 +147,14 @@ class CacheTest(ProgramTest):
         )
         listed = {row["request_key"]: row["pinned"] for row in self.ask("cache", "ls")["entries"]}
         self.assertEqual(listed, {self.keys[0]: True, self.keys[1]: False})
-        self.ask("cache", "unpin", self.keys[0][:8])
-        self.assertEqual(self.ask("cache", "stats")["pinned"]["keys"], 1)
+        # Digits name a pin, whether its entry is there or not.
+        done = self.ask("cache", "unpin", self.keys[0][:8], "f" * 8, self.keys[1])
+        wanted = [(self.keys[0], True), ("f" * 64, True), (self.keys[1], False)]
+        self.assertEqual([(row["request_key"], row["was_pinned"]) for row in done["unpinned"]], wanted)
+        self.assertEqual(self.ask("cache", "stats")["pinned"]["keys"], 0)
+        self.assertEqual(self.run_program("cache", "unpin", self.keys[1]).text, self.keys[1] + " (was not pinned)\n")
+        error = self.assert_refused(self.run_program("cache", "unpin", self.keys[1][:8], "--json"), 3, "NOT_CACHED")
+        self.assertIn("no pin has a request_key that begins with", error["cause"])
         for text, status, code in (
             ("../../x", 2, "ARGUMENT_INVALID"),
             ("abc", 2, "ARGUMENT_INVALID"),
@@ -168,7 +174,7 @@ class CacheTest(ProgramTest):
         ):
             answer = self.ask("cache", *command, "--cache-dir", empty)
             self.assertEqual({key: answer[key] for key in wanted}, wanted)
-        self.assertEqual(os.listdir(empty), [])
+            self.assertFalse(os.path.exists(empty), command)
 
     def test_a_cache_that_must_not_be_used_is_an_error(self):
         os.chmod(self.cache, 0o777)

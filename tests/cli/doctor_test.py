@@ -48,6 +48,24 @@ class DoctorTest(ProgramTest):
         places = self.run_program("doctor", "--json", env=environment).json["cache"]["read_only"]
         self.assertIn("can be written by other users", places[0]["refused"])
 
+    def test_text_names_servers_and_trusted_keys(self):
+        text = self.run_program("doctor").text
+        for line in ("trusted keys: none\n", "remote cache: none\n", "compile service: none\n"):
+            self.assertIn(line, text)
+        key = os.path.join(self.scratch, "a.key")
+        key_id = self.run_program("keygen", "-o", key, "--json").json["key_id"]
+        environment = self.environment(ATTNLOOM_TRUST_KEYS=key + ".pub", ATTNLOOM_REMOTE="http://127.0.0.1:9/cache")
+        text = self.run_program("doctor", env=environment).text
+        self.assertIn(f"trusted keys: {key_id} ({key}.pub, ATTNLOOM_TRUST_KEYS)\n", text)
+        self.assertIn("remote cache: http://127.0.0.1:9/cache (ATTNLOOM_REMOTE)\n", text)
+        text = self.run_program("doctor", env={**environment, "ATTNLOOM_OFFLINE": "1"}).text
+        self.assertIn("(ATTNLOOM_REMOTE); not asked: offline\n", text)
+
+    def test_a_relative_home_is_no_home(self):
+        report = self.run_program("doctor", "--json", env={"HOME": "relative", "XDG_RUNTIME_DIR": "run"}).json
+        self.assertEqual(report["cache"]["path"], "")
+        self.assertFalse(report["settings"]["lock_dir"]["path"].startswith("run"))
+
     def test_the_password_of_an_address_is_not_shown(self):
         env = self.environment(ATTNLOOM_REMOTE="http://user:hunter2@cache")
         outcome = self.run_program("doctor", "--json", env=env)

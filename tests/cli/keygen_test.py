@@ -20,6 +20,11 @@ class KeygenTest(ProgramTest):
         path = os.path.join(self.scratch, name)
         return path, self.run_program("keygen", "--json", "-o", path, *more)
 
+    def test_a_private_key_is_not_printed(self):
+        outcome = self.run_program("keygen", "-o", "-", "--json", cwd=self.scratch)
+        self.assert_refused(outcome, 64, "ARGUMENT_INVALID", "--output")
+        self.assertFalse(os.path.exists(os.path.join(self.scratch, "-")))
+
     def test_a_pair(self):
         old = os.umask(0)
         try:

@@ -139,6 +139,15 @@ class PrewarmTest(ProgramTest):
         self.manifest = os.path.join(self.scratch, "absent.json")
         self.assert_refused(self.prewarm("--json"), 2, "ARGUMENT_INVALID", self.manifest)
 
+    def test_a_full_disk_is_told_of_once(self):
+        fill = "ulimit -f 0; trap '' XFSZ; exec \"$@\""  # every write fails, as on a full disk
+        command = ["bash", "-c", fill, "bash", PROGRAM, "prewarm", self.manifest, "-q"]
+        done = subprocess.run(command, capture_output=True, text=True, env=self.environment())
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(done.stderr.count("cannot be written (writing failed: File too large)"), 1, done.stderr)
+        self.assertNotIn("not kept", done.stderr)
+        self.assertEqual(done.stderr.count("could not be kept"), 2, done.stderr)
+
     def test_files_stand_beside_the_manifest(self):
         os.makedirs(os.path.join(self.scratch, "beside"), exist_ok=True)
         self.write("beside/spec.json", SPEC)

@@ -55,6 +55,17 @@ class UntrustedTest(ProgramTest):
         for name, path in names.items():
             self.assertTrue(filecmp.cmp(path, entries(other)[name], shallow=False), name)
 
+    def test_a_compile_has_the_deadline_that_was_asked_for(self):
+        # Each level doubles what the compiler has to look at: minutes of it.
+        text = "template <int i> struct L0 { static constexpr long v = i; };\n"
+        for level in range(1, 26):
+            half = f"L{level - 1}<2 * i>::v + L{level - 1}<2 * i + 1>::v"
+            text += f"template <int i> struct L{level} {{ static constexpr long v = {half}; }};\n"
+        slow = changed(changed(SPEC, "variant.prelude", text), "variant.logits_transform", "return logits * L25<0>::v;")
+        outcome = self.confined("compile", self.write("slow.json", slow), "--compile-timeout", "1")
+        self.assert_refused(outcome, 3, "COMPILE_TIMEOUT")
+        self.assertIn("within 1000 ms", outcome.json["cause"])
+
     def test_check_run_and_prewarm_take_it(self):
         self.assertEqual(self.confined("check", self.spec).status, 0)
         self.assertEqual(self.confined("run", self.write("case.json", CASE), "--device", "sim").status, 0)

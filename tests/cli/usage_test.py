@@ -52,6 +52,27 @@ class UsageTest(ProgramTest):
         for command in ("plan", "run"):
             self.assert_refused(self.run_program(command, "--json"), 64, "ARGUMENT_INVALID")
 
+    def test_a_wrong_variable_is_of_the_environment(self):
+        spec = self.write("spec.json", SPEC)
+        for name, value in (("ATTNLOOM_JOBS", "0"), ("ATTNLOOM_JIT", "maybe"), ("ATTNLOOM_OFFLINE", "true")):
+            for command in (("compile", spec), ("cache", "ls"), ("bundle", "verify", spec), ("serve", "--listen", "unix:x")):
+                with self.subTest(name=name, command=command):
+                    outcome = self.run_program(*command, "--json", env=self.environment(**{name: value}))
+                    error = self.assert_refused(outcome, 3, "ARGUMENT_INVALID", name)
+                    self.assertIn("given " + value, error["cause"])
+
+    def test_an_endless_file_is_refused(self):
+        for arguments in (("prewarm", "/dev/zero"), ("check", "/dev/zero"), ("manifest", "from-log", "/dev/zero")):
+            with self.subTest(arguments=arguments):
+                error = self.assert_refused(self.run_program(*arguments, "--json"), 2, "ARGUMENT_INVALID", "/dev/zero")
+                self.assertIn("longer than 256.0 MiB", error["cause"])
+
+    def test_a_deadline_is_whole_seconds(self):
+        spec = self.write("spec.json", SPEC)
+        for seconds in ("0", "1.5", "86401"):
+            outcome = self.run_program("compile", spec, "--compile-timeout", seconds, "--json")
+            self.assert_refused(outcome, 64, "ARGUMENT_INVALID")
+
     def test_version(self):
         plain = self.run_program("--version")
         self.assertEqual(plain.status, 0)

@@ -122,6 +122,22 @@ TEST_CASE("a refusal names the manifest's path and line, and the point of the gr
                             "{\"kv\": \"pagd\"}]}}"));
   CHECK(error.path == "$.specs[0].grid.layout[1].kv");
   CHECK(error.cause.rfind("line 7: wanted one of ragged", 0) == 0);
+  // A default is wrong where it stands, for an entry of any kind.
+  const std::string wrong = R"({"manifest": 1, "targets": ["sm_90a"], "defaults": {"attnloom": 1,
+ "kernel": "attention",
+ "layout": {"kv": "paged",
+  "page_size": "many"}}, "specs": [)";
+  const std::string own = R"({"attnloom": 1, "kernel": "attention",
+    "dtype": {"q": "f16", "kv": "f16", "o": "f16"}, "head_dim": {"qk": 96, "vo": 96},
+    "group_size": 1})";
+  for (const char* entry :
+       {R"({"variant": "soft_cap"}]})", R"({"file": "own.json"}]})",
+        R"({"spec": {"dtype": {"q": "f16", "kv": "f16", "o": "f16"}, "group_size": 1,
+           "head_dim": {"qk": 64, "vo": 64}}, "grid": {"group_size": [1, 2]}}]})"}) {
+    error = refusal(wrong + entry, with_files({{"own.json", own}}));
+    CHECK(error.path == "$.defaults.layout.page_size");
+    CHECK(error.cause.rfind("line 4: ", 0) == 0);
+  }
   // The line is the grid's also where the spec has the field itself.
   error =
       refusal(manifest_text("{\"spec\": {\"layout\": {\"kv\": \"ragged\"}},\n\n\"grid\": "
@@ -131,7 +147,7 @@ TEST_CASE("a refusal names the manifest's path and line, and the point of the gr
   CHECK(error.path == "$.specs[0].grid.page[0]");
   // What another value of the point makes wrong names the point.
   error = refusal(manifest_text("{\"spec\": {}, \"grid\": {\"kernel\": [\"merge\"]}}"));
-  CHECK(error.path == "$.specs[0].spec.group_size");
+  CHECK(error.path == "$.defaults.group_size");
   CHECK(error.cause.find("(with kernel=\"merge\")") != std::string::npos);
   error = refusal(manifest_text("{\"file\": \"bad.json\"}"),
                   with_files({{"bad.json", "{\"attnloom\": 1,\n \"kernl\": 1}"}}));

@@ -48,6 +48,45 @@ TEST_CASE("the cache root is the option's, else the variable's, else the default
   CHECK(settings.cache_root.origin == "HOME");
   settings = resolve_settings({}, {}, *places.files).value();
   CHECK(settings.cache_root.value.empty());
+  settings = resolve_settings({}, {{{"HOME", "relative"}}}, *places.files).value();
+  CHECK(settings.cache_root.value.empty());
+  CHECK(settings.cache_root.origin == "no absolute XDG_CACHE_HOME or HOME");
+}
+
+TEST_CASE("who only looks makes no cache that is named, and refuses what is no directory") {
+  Places places;
+  SettingOptions options;
+  options.cache_dir = places.root / "absent";
+  options.look_only = true;
+  CHECK(resolve_settings(options, {}, *places.files).ok());
+  CHECK_FALSE(places.files->info(options.cache_dir).exists);
+  REQUIRE(places.files->make_directories(places.root / "temp").ok());
+  REQUIRE(
+      places.files->publish(places.root / "temp", options.cache_dir, "a file", Publish::kFirstWins)
+          .ok());
+  CHECK(resolve_settings(options, {}, *places.files).status().code == Code::kCacheIo);
+}
+
+TEST_CASE("a context says how it compiles") {
+  Places places;
+  SetupOptions setup;
+  setup.device = DeviceKind::kNone;
+  setup.settings.cache_dir = places.by_option;
+  Json described = make_engine(setup, {}, {}).value()->describe();
+  CHECK(described["untrusted"] == Json{{"value", false}, {"weak_sandbox", false}});
+  CHECK(described["compile_timeout_ms"] == 60'000);
+  setup.untrusted.on = setup.untrusted.weak_sandbox = true;
+  setup.compile_timeout = std::chrono::milliseconds(1500);
+  described = make_engine(setup, {}, {}).value()->describe();
+  CHECK(described["untrusted"] == Json{{"value", true}, {"weak_sandbox", true}});
+  CHECK(described["compile_timeout_ms"] == 1500);
+}
+
+TEST_CASE("a runtime directory that is relative holds no locks") {
+  Places places;
+  const Settings settings =
+      resolve_settings({}, {{{"XDG_RUNTIME_DIR", "run"}}}, *places.files).value();
+  CHECK(settings.lock_dir.value.find("run/") != 0);
 }
 
 TEST_CASE("trust_keys names a key file, through links too") {

@@ -8,6 +8,7 @@
 #include "cache/bundle_file.h"
 #include "cache/tar_member.h"
 #include "cache/zstd_frame.h"
+#include "compile/worker_messages.h"
 #include "fuzz/seed_entries.h"
 
 using namespace attnloom;
@@ -19,6 +20,23 @@ constexpr const char* kPrivate =
     "-----BEGIN PRIVATE KEY-----\n"
     "MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n"
     "-----END PRIVATE KEY-----\n";
+
+// 'A' to 'E' are 0 to 4 modulo 5.
+template <class Write>
+void write_worker_seeds(const Write& write) {
+  const WorkerOrder order = {{"libnvrtc.so", "cuda", {"one", "two"}, "beside"}, 1 << 30, 60, true};
+  const Source source = {"text", {{"a.cuh", "header"}, {"b.cuh", ""}}, {"-x"}, "sm_80", {"kernel"}};
+  const Result<Fingerprint> greeting = Fingerprint{"0123456789abcdef", 13, 0, 13000};
+  const Result<CompiledText> answer = CompiledText{"cubin", "ptx", "log"};
+  const Status error = make_error(Code::kCompileFailed, "$.variant", "a cause", "a remedy");
+  write("worker/order", 'A', encode(order));
+  write("worker/source", 'B', encode(source));
+  write("worker/greeting", 'C', encode(greeting));
+  write("worker/greeting_error", 'C', encode(Result<Fingerprint>(error)));
+  write("worker/answer", 'D', encode(answer));
+  write("worker/answer_error", 'D', encode(Result<CompiledText>(error)));
+  write("worker/frames", 'E', frame(encode(greeting)) + frame("") + frame("cut").substr(0, 9));
+}
 
 }  // namespace
 
@@ -48,5 +66,6 @@ int main(int argc, char** argv) {
   const Entry entry = decode_entry(fuzz::seed_entry("a", true), Unpack::kAll).value();
   write("trust/signature", '1', add_signature("", key.sign(facts_of(entry))));
   write("trust/private", '2', kPrivate);
+  write_worker_seeds(write);
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/joined.h"
 #include "spec/object_reader.h"
 
 namespace attnloom {
@@ -25,11 +26,9 @@ Status JsonNode::check_keys(std::span<const std::string_view> known) const {
   for (const auto& [key, member] : value_->items()) {
     if (std::find(names.begin(), names.end(), key) != names.end()) continue;
     const std::string near = nearest_name(key, names);
-    std::string list;
-    for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
     return JsonNode(*document_, member, path_ + "." + key, code_)
         .refuse("unknown key " + shown(Json(key)),
-                near.empty() ? "known keys: " + list : "did you mean \"" + near + "\"?");
+                near.empty() ? "known keys: " + joined(names) : "did you mean \"" + near + "\"?");
   }
   return ok_status();
 }

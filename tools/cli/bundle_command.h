@@ -33,10 +33,13 @@ Result<int> bundle_verify(const BundleOptions& options);
 Result<int> bundle_diff(const BundleOptions& options);
 Result<int> bundle_ls(const BundleOptions& options);
 
-// The settings, with failures of the environment.
+// The settings; makes no directory.
 Result<Settings> bundle_settings(const BundleOptions& options, FileSystem& files);
 // ARGUMENT_INVALID where there is nothing; the place's own trouble otherwise.
 Result<ReadOnlyPlace> open_place(FileSystem& files, const std::string& named);
+
+// NOT_CACHED: a place that holds nothing.
+Status no_entries(const std::string& named);
 
 // An entry of a place, whole and under its own name.
 struct CheckedEntry {

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "base/joined.h"
 #include "base/sha256.h"
 #include "cache/layout.h"
 #include "render/render.h"
@@ -67,6 +68,8 @@ Json verify_place(FileSystem& files, const std::string& named, const BundleOptio
   std::set<std::string> compilers, targets;
   for (const Fingerprint& compiler : place.toolchains()) compilers.insert(compiler.hex);
   const std::vector<Name> names = place.list();
+  // Most likely another place was meant: nothing that was checked is not all that is good.
+  if (place.trouble().ok() && names.empty()) problems.push_back(problem_json(no_entries(named)));
   for (const Name& name : names)
     if (const Status status = check_one(place, name, keys, compilers, targets); !status.ok())
       problems.push_back(problem_json(status));
@@ -87,10 +90,8 @@ Json verify_place(FileSystem& files, const std::string& named, const BundleOptio
   return report;
 }
 
-std::string joined(const Json& texts) {
-  std::string all;
-  for (const Json& text : texts) all += (all.empty() ? "" : ", ") + text.get<std::string>();
-  return all.empty() ? "none" : all;
+std::string list_text(const Json& texts) {
+  return texts.empty() ? "none" : joined(texts.get<std::vector<std::string>>());
 }
 
 // Name -> digest of the .alk file.
@@ -125,7 +126,7 @@ void print_row(const Json& row) {
   std::cout << row["request_key"].get<std::string>().substr(0, 12) << "  "
             << row["target"].get<std::string>() << "  NVRTC " << row["nvrtc"].get<std::string>()
             << "  " << row["bytes"] << " bytes" << (row["ptx"] ? " with PTX" : "");
-  if (!row["signers"].empty()) std::cout << "  signed by " << joined(row["signers"]);
+  if (!row["signers"].empty()) std::cout << "  signed by " << list_text(row["signers"]);
   if (row["about"].is_object() && row["about"].value("variant", Json()).is_string())
     std::cout << "  " << row["about"]["variant"].get<std::string>();
   std::cout << '\n';
@@ -154,7 +155,7 @@ Result<int> bundle_verify(const BundleOptions& options) {
       std::cout << problem["path"].get<std::string>() << ": " << problem["code"].get<std::string>()
                 << ": " << problem["cause"].get<std::string>() << '\n';
     std::cout << place["path"].get<std::string>() << ": " << place["entries"] << " entries, "
-              << place["problems"].size() << " problems; targets: " << joined(place["targets"])
+              << place["problems"].size() << " problems; targets: " << list_text(place["targets"])
               << (place["usable"] ? "\n"
                                   : "; made for templates that this library does not have\n");
   }
@@ -185,9 +186,14 @@ Result<int> bundle_diff(const BundleOptions& options) {
         {{"same", same}, {"only_first", first}, {"only_second", second}, {"differ", differ}});
     return same ? kAgrees : kDiffers;
   }
-  for (const Json& name : first) std::cout << "- " << name.get<std::string>() << '\n';
-  for (const Json& name : second) std::cout << "+ " << name.get<std::string>() << '\n';
-  for (const Json& name : differ) std::cout << "! " << name.get<std::string>() << '\n';
+  const auto print = [](const std::string& what, const Json& names) {
+    for (const Json& name : names) std::cout << what << ": " << name.get<std::string>() << '\n';
+  };
+  print("only in " + options.paths[0], first);
+  print("only in " + options.paths[1], second);
+  print("differs", differ);
+  std::cout << (same ? "they hold the same " : "they have in common ")
+            << sides[0].size() - first.size() - differ.size() << " entries\n";
   return same ? kAgrees : kDiffers;
 }
 
@@ -214,7 +220,7 @@ Result<int> bundle_ls(const BundleOptions& options) {
   }
   for (const Json& row : rows) print_row(row);
   std::cout << place.path() << ": " << rows.size()
-            << " entries; targets: " << joined(report["targets"]) << '\n';
+            << " entries; targets: " << list_text(report["targets"]) << '\n';
   if (!report["usable"])
     std::cout << "It is a bundle for templates " << report["templates"].get<std::string>()
               << "; this library has " << template_set_digest() << '\n';

@@ -241,6 +241,10 @@ Result<int> bundle_sign(const BundleOptions& options) {
   const std::unique_ptr<FileSystem> files = make_real_file_system();
   ATTNLOOM_TRY(const Settings settings, bundle_settings(options, *files));
   ATTNLOOM_TRY(const std::optional<SigningKey> key, read_key(options.key));
+  for (const std::string& named : options.paths) {  // before anything is signed
+    ATTNLOOM_TRY(const ReadOnlyPlace place, open_place(*files, named));
+    if (place.list().empty()) return no_entries(named);
+  }
   Json signed_places = Json::array();
   for (const std::string& named : options.paths) {
     ATTNLOOM_TRY(const ReadOnlyPlace place, open_place(*files, named));

@@ -98,11 +98,9 @@ void add_bundle(CLI::App& program, Invocation& invocation) {
 }
 
 Result<Settings> bundle_settings(const BundleOptions& options, FileSystem& files) {
-  Result<Settings> settings = resolve_settings(options.settings, read_environment(), files);
-  if (settings.ok() || exit_of(settings.status().code) == kEnvironment) return settings;
-  Status error = settings.status();  // a place that is named badly: nothing about the input
-  error.code = Code::kCacheIo;
-  return error;
+  SettingOptions settings = options.settings;
+  settings.look_only = true;
+  return resolve_settings(settings, read_environment(), files);
 }
 
 Result<ReadOnlyPlace> open_place(FileSystem& files, const std::string& named) {
@@ -115,6 +113,11 @@ Result<ReadOnlyPlace> open_place(FileSystem& files, const std::string& named) {
   if (!files.info(place.path()).exists)
     return make_error(Code::kArgumentInvalid, named, "there is no such directory or bundle");
   return place;
+}
+
+Status no_entries(const std::string& named) {
+  return make_error(Code::kNotCached, named, "there is no entry",
+                    "name a cache directory (the one that holds v1) or a bundle");
 }
 
 Status at_entry(Status error, const ReadOnlyPlace& place,

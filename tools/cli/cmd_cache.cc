@@ -2,6 +2,7 @@
 // attnloom cache: what lies in the writable cache, and what is to stay there. Nothing is compiled.
 #include <algorithm>
 #include <iostream>
+#include <set>
 
 #include "base/byte_size.h"
 #include "cache/inspection.h"
@@ -241,34 +242,44 @@ Result<int> clear(const Options& options) {
   return kAgrees;
 }
 
-Result<int> change_pins(const Options& options, bool pin) {
+Result<int> pin(const Options& options) {
   ATTNLOOM_TRY(const OwnCache cache, need_own_cache(options.common));
-  const std::vector<OwnFile> entries = list_entries(*cache.files, cache.base);
+  const std::set<std::string> present = keys_of(list_entries(*cache.files, cache.base));
   std::vector<std::string> keys;
   for (const std::string& text : options.keys) {
-    ATTNLOOM_TRY(std::string key, key_of(text, entries));
+    ATTNLOOM_TRY(std::string key, key_of(text, present));
     keys.push_back(std::move(key));
   }
-  if (pin) ATTNLOOM_CHECK(cache.root->prepare());
-  Pins& pins = cache.root->care()->pins();
-  ATTNLOOM_CHECK(pin ? pins.add(keys) : pins.remove(keys));
+  ATTNLOOM_CHECK(cache.root->prepare());
+  ATTNLOOM_CHECK(cache.root->care()->pins().add(keys));
   Json rows = Json::array();
   for (const std::string& key : keys) {
-    const bool present = std::any_of(entries.begin(), entries.end(), [&](const OwnFile& entry) {
-      return entry.request_key == key;
-    });
-    rows.push_back({{"request_key", key}, {"present", present}});
-    if (!options.common.json) std::cout << key << (present ? "" : " (no entry yet)") << '\n';
+    const bool is_present = present.count(key) != 0;
+    rows.push_back({{"request_key", key}, {"present", is_present}});
+    if (!options.common.json) std::cout << key << (is_present ? "" : " (no entry yet)") << '\n';
   }
-  if (options.common.json) print_json({{pin ? "pinned" : "unpinned", std::move(rows)}});
+  if (options.common.json) print_json({{"pinned", std::move(rows)}});
   return kAgrees;
 }
 
-Result<int> pin(const Options& options) {
-  return change_pins(options, true);
-}
+// Digits name pins here, not entries: a pin may stand for an entry that is still to come.
 Result<int> unpin(const Options& options) {
-  return change_pins(options, false);
+  ATTNLOOM_TRY(const OwnCache cache, need_own_cache(options.common));
+  const std::set<std::string> pinned = cache.root->care()->pins().all();
+  std::vector<std::string> keys;
+  for (const std::string& text : options.keys) {
+    ATTNLOOM_TRY(std::string key, key_of(text, pinned, "no pin has"));
+    keys.push_back(std::move(key));
+  }
+  ATTNLOOM_CHECK(cache.root->care()->pins().remove(keys));
+  Json rows = Json::array();
+  for (const std::string& key : keys) {
+    const bool was_pinned = pinned.count(key) != 0;
+    rows.push_back({{"request_key", key}, {"was_pinned", was_pinned}});
+    if (!options.common.json) std::cout << key << (was_pinned ? "" : " (was not pinned)") << '\n';
+  }
+  if (options.common.json) print_json({{"unpinned", std::move(rows)}});
+  return kAgrees;
 }
 
 }  // namespace

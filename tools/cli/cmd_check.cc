@@ -91,7 +91,7 @@ void add_check(CLI::App& program, Invocation& invocation) {
                   "sm_NN[a|f], in place of the spec's; may be repeated")
       ->check(not_empty());
   add_device_options(command, options->common);
-  add_untrusted_options(command, options->common);
+  add_compile_options(command, options->common);
 }
 
 }  // namespace attnloom::cli

@@ -88,7 +88,7 @@ void add_compile(CLI::App& program, Invocation& invocation) {
       ->check(whole_number(0, 1000))
       ->capture_default_str();
   add_device_options(command, options->common);
-  add_untrusted_options(command, options->common);
+  add_compile_options(command, options->common);
 }
 
 }  // namespace attnloom::cli

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "base/files.h"
+#include "base/joined.h"
 #include "cache/read_only_place.h"
 #include "compile/toolchain.h"
 #include "engine/settings.h"
@@ -157,6 +158,25 @@ void print_cache(const Json& cache) {
   }
 }
 
+// What is asked over a network, and whose signatures count: as they were named, or not at all.
+void print_trust(const Json& settings) {
+  const Json& keys = settings["trust_keys"];
+  std::cout << "trusted keys: "
+            << (keys["key_ids"].empty()
+                    ? "none"
+                    : joined(keys["key_ids"].get<std::vector<std::string>>()) + " (" +
+                          text_of(keys["path"]) + ", " + text_of(keys["origin"]) + ")")
+            << '\n';
+  for (const auto& [label, name] :
+       {std::pair("remote cache", "remote"), std::pair("compile service", "compile_url")}) {
+    const std::string url = text_of(settings[name]["url"]);
+    std::cout << label << ": " << (url.empty() ? "none" : url);
+    if (!url.empty()) std::cout << " (" << text_of(settings[name]["origin"]) << ')';
+    if (!url.empty() && settings["offline"]["value"]) std::cout << "; not asked: offline";
+    std::cout << '\n';
+  }
+}
+
 void print_text(const Json& json) {
   std::cout << "attnloom " << text_of(json["version"]) << '\n';
   if (!json["problem"].is_null()) {
@@ -170,6 +190,7 @@ void print_text(const Json& json) {
     if (!nvrtc["version"].is_null()) std::cout << "  version " << text_of(nvrtc["version"]) << '\n';
     for (const Json& line : nvrtc["tried"]) std::cout << "  tried " << text_of(line) << '\n';
     print_cache(json["cache"]);
+    print_trust(json["settings"]);
     std::cout << "locks: " << text_of(json["settings"]["lock_dir"]["path"]) << " ("
               << text_of(json["settings"]["lock_dir"]["origin"]) << ")\n";
   }

@@ -75,7 +75,7 @@ Result<std::vector<std::string>> paths_of_key(const Options& options) {
   for (const std::string& place : cache.settings.read_only)
     for (OwnFile& entry : list_entries(*cache.files, layout::base(place)))
       entries.push_back(std::move(entry));
-  ATTNLOOM_TRY(const std::string key, key_of(options.entry, entries));
+  ATTNLOOM_TRY(const std::string key, key_of(options.entry, keys_of(entries)));
   std::vector<std::string> paths;
   for (const OwnFile& entry : entries)
     if (entry.request_key == key) paths.push_back(entry.path);

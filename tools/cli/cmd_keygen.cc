@@ -20,6 +20,9 @@ struct Options {
 };
 
 Result<int> run(const Options& options) {
+  if (options.output == "-")
+    return make_error(Code::kArgumentInvalid, "--output", "wanted a file, given -",
+                      "a private key is not printed; ./- is the file of that name");
   const std::string public_path = options.output + ".pub";
   const SigningKey key = SigningKey::generate();
   ATTNLOOM_CHECK(write_new_file(options.output, key.private_pem(), kPrivateMode));

@@ -235,7 +235,7 @@ void add_prewarm(CLI::App& program, Invocation& invocation) {
                   "an access log (ATTNLOOM_ACCESS_LOG) in place of a manifest; may be repeated")
       ->allow_extra_args(false)
       ->check(not_empty());
-  add_untrusted_options(command, options->common);
+  add_compile_options(command, options->common);
   command.add_option("-j,--jobs", options->jobs, "compiles at the same time (default: one a core)")
       ->check(whole_number(1, kMostJobs));
   command

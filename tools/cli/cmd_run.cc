@@ -196,7 +196,7 @@ void add_run(CLI::App& program, Invocation& invocation) {
       ->check(not_empty());
   add_plan_limits(command, options->limits);
   add_device_options(command, options->common);
-  add_untrusted_options(command, options->common);
+  add_compile_options(command, options->common);
 }
 
 }  // namespace attnloom::cli

@@ -304,7 +304,7 @@ void add_serve(CLI::App& program, Invocation& invocation) {
                      "shipped variant, or folder of spec files, whose source text is compiled "
                      "(default: all shipped ones)");
   command.add_flag("--allow-source", options->allow_source, "compile any source text");
-  add_untrusted_options(command, options->common);
+  add_compile_options(command, options->common);
 }
 
 }  // namespace attnloom::cli

@@ -12,9 +12,17 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
+#include <vector>
+
+#include "base/byte_size.h"
 
 namespace attnloom::cli {
+namespace {
+
+// Far above any spec, manifest, case or day of access log; a device would never end.
+constexpr std::size_t kMostInputBytes = 256 << 20;
+
+}  // namespace
 
 Exit exit_of(Code code) {
   switch (code) {
@@ -36,8 +44,13 @@ Exit exit_of(Code code) {
 }
 
 Exit exit_of(const Status& error) {
-  const bool option = error.code == Code::kArgumentInvalid && error.path.starts_with("--");
-  return option ? kUsage : exit_of(error.code);
+  if (error.code == Code::kArgumentInvalid) {
+    if (error.path.starts_with("--")) return kUsage;
+    // What resolve_settings names says nothing about the input.
+    if (error.path.starts_with("ATTNLOOM_") || error.path.starts_with("option "))
+      return kEnvironment;
+  }
+  return exit_of(error.code);
 }
 
 void print_error(const Status& error, bool json) {
@@ -94,7 +107,15 @@ Result<std::string> read_input(const std::string& path) {
     }
   }
   std::istream& in = path == "-" ? std::cin : file;
-  std::string text{std::istreambuf_iterator<char>(in), {}};
+  std::string text;
+  std::vector<char> chunk(1 << 16);
+  while (in.read(chunk.data(), std::ssize(chunk)), in.gcount() > 0) {
+    text.append(chunk.data(), static_cast<std::size_t>(in.gcount()));
+    if (text.size() > kMostInputBytes)
+      return make_error(Code::kArgumentInvalid, path,
+                        "is longer than " + byte_size_text(kMostInputBytes),
+                        "name a file of that size at most, not a device");
+  }
   if (in.bad()) return make_error(Code::kArgumentInvalid, path, "reading it failed");
   return text;
 }

@@ -23,7 +23,8 @@ enum Exit : int {
 };
 
 Exit exit_of(Code code);
-// As by the code, but an option whose value is wrong ("--kernel") is kUsage.
+// As by the code, but ARGUMENT_INVALID of an option ("--kernel") is kUsage, and of a setting
+// ("ATTNLOOM_JIT", "option nvrtc") kEnvironment.
 Exit exit_of(const Status& error);
 
 // {code, path, cause, remedy, retryable} on standard output with `json`, one line on standard error
@@ -38,7 +39,7 @@ Json json_number(double value);
 // Row-major values as nested lists, one level an extent.
 Json nested_list(std::span<const double> values, std::span<const std::int64_t> extents);
 
-// "-" is standard input. ARGUMENT_INVALID for a file that cannot be read.
+// "-" is standard input. ARGUMENT_INVALID for a file that cannot be read or has more than 256 MiB.
 Result<std::string> read_input(const std::string& path);
 // A file is replaced whole; anything else that `path` names is written through.
 Status write_output(const std::string& path, std::string_view bytes);

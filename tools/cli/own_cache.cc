@@ -3,7 +3,6 @@
 
 #include <ctime>
 #include <iostream>
-#include <set>
 
 #include "cache/entry.h"
 #include "cache/layout.h"
@@ -20,9 +19,9 @@ constexpr std::size_t kKeyDigits = 64;
 Result<OwnCache> open_own_cache(const CommonOptions& options) {
   OwnCache cache;
   cache.files = make_real_file_system();
-  Result<Settings> settings = resolve_settings(options.settings, read_environment(), *cache.files);
-  if (!settings.ok()) return of_environment(settings.status());
-  cache.settings = std::move(settings).value();
+  SettingOptions settings = options.settings;
+  settings.look_only = true;
+  ATTNLOOM_TRY(cache.settings, resolve_settings(settings, read_environment(), *cache.files));
   const auto warn = [](const std::string& line) { std::cerr << "attnloom: " << line << '\n'; };
   CareOptions care;
   care.max_bytes = cache.settings.cache_max_bytes;
@@ -49,15 +48,22 @@ Status check_key_text(const std::string& text) {
                     "give its 64 hexadecimal digits, or at least the first 8");
 }
 
-Result<std::string> key_of(const std::string& text, const std::vector<OwnFile>& entries) {
+std::set<std::string> keys_of(const std::vector<OwnFile>& entries) {
+  std::set<std::string> keys;
+  for (const OwnFile& entry : entries) keys.insert(entry.request_key);
+  return keys;
+}
+
+Result<std::string> key_of(const std::string& text, const std::set<std::string>& known,
+                           const std::string& nobody) {
   ATTNLOOM_CHECK(check_key_text(text));
   if (text.size() == kKeyDigits) return text;
-  std::set<std::string> keys;
-  for (const OwnFile& entry : entries)
-    if (entry.request_key.starts_with(text)) keys.insert(entry.request_key);
-  if (keys.size() == 1) return *keys.begin();
+  std::vector<std::string> keys;
+  for (auto at = known.lower_bound(text); at != known.end() && at->starts_with(text); ++at)
+    keys.push_back(*at);
+  if (keys.size() == 1) return keys.front();
   if (keys.empty()) {
-    return make_error(Code::kNotCached, "", "no entry has a request_key that begins with " + text,
+    return make_error(Code::kNotCached, "", nobody + " a request_key that begins with " + text,
                       "`attnloom cache ls` lists them");
   }
   return make_error(Code::kArgumentInvalid, "",

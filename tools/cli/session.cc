@@ -13,6 +13,8 @@
 namespace attnloom::cli {
 namespace {
 
+constexpr int kMostCompileSeconds = 86400;
+
 Log stderr_log(bool verbose) {
   return Log(
       [](LogLevel, const std::string& line) {
@@ -98,13 +100,16 @@ void add_device_options(CLI::App& app, CommonOptions& options) {
       ->capture_default_str();
 }
 
-void add_untrusted_options(CLI::App& app, CommonOptions& options) {
+void add_compile_options(CLI::App& app, CommonOptions& options) {
   CLI::Option* untrusted =
       app.add_flag("--untrusted", options.untrusted.on,
                    "compile in a confined process with bounded time and memory");
   app.add_flag("--weak-sandbox", options.untrusted.weak_sandbox,
                "go on where the kernel cannot confine that process")
       ->needs(untrusted);
+  app.add_option("--compile-timeout", options.compile_seconds,
+                 "seconds that one compile may take (default 60)")
+      ->check(whole_number(1, kMostCompileSeconds));
 }
 
 bool read_pair(const std::string& text, char between, unsigned& first, unsigned& second) {
@@ -131,11 +136,6 @@ DeviceKind device_kind(const CommonOptions& options) {
   return options.device == "sim" ? DeviceKind::kSimulator : DeviceKind::kAuto;
 }
 
-Status of_environment(Status error) {
-  if (exit_of(error.code) != kEnvironment) error.code = Code::kCacheIo;
-  return error;
-}
-
 Result<std::unique_ptr<Engine>> open_engine(const CommonOptions& options, DeviceKind device) {
   SetupOptions setup;
   setup.device = device;
@@ -144,10 +144,8 @@ Result<std::unique_ptr<Engine>> open_engine(const CommonOptions& options, Device
   setup.least_driver = options.least_driver;
   setup.settings = options.settings;
   setup.untrusted = options.untrusted;
-  Result<std::unique_ptr<Engine>> engine =
-      make_engine(setup, read_environment(), stderr_log(options.verbose));
-  if (engine.ok()) return engine;
-  return of_environment(engine.status());
+  setup.compile_timeout = std::chrono::seconds(options.compile_seconds);
+  return make_engine(setup, read_environment(), stderr_log(options.verbose));
 }
 
 Result<std::unique_ptr<Toolchain>> open_toolchain(const CommonOptions& options) {
@@ -156,6 +154,7 @@ Result<std::unique_ptr<Toolchain>> open_toolchain(const CommonOptions& options) 
                resolve_settings(options.settings, read_environment(), *files));
   SetupOptions setup;
   setup.untrusted = options.untrusted;
+  setup.compile_timeout = std::chrono::seconds(options.compile_seconds);
   return make_toolchain(setup, settings);
 }
 

@@ -27,6 +27,7 @@ struct CommonOptions {
   std::uint64_t seed = 0;
   int least_driver = 0;  // of SetupOptions
   UntrustedOptions untrusted;
+  int compile_seconds = 0;  // of one compile; 0: the default of SetupOptions
   SettingOptions settings;
 };
 
@@ -48,8 +49,8 @@ bool read_pair(const std::string& text, char between, unsigned& first, unsigned&
 // --device, --profile and --seed.
 void add_device_options(CLI::App& app, CommonOptions& options);
 
-// --untrusted and --weak-sandbox.
-void add_untrusted_options(CLI::App& app, CommonOptions& options);
+// --untrusted, --weak-sandbox and --compile-timeout.
+void add_compile_options(CLI::App& app, CommonOptions& options);
 
 // Each adds its subcommand to the program; `invocation` is filled in when the command line names
 // it.
@@ -85,9 +86,7 @@ CLI::App& add_command(CLI::App& program, Invocation& invocation, const std::stri
   return command;
 }
 
-// A place that options or variables name badly says nothing about the input.
-Status of_environment(Status error);
-// Failures are of the environment. kNone: for commands that touch no device.
+// kNone: for commands that touch no device. Errors: those of make_engine.
 Result<std::unique_ptr<Engine>> open_engine(const CommonOptions& options, DeviceKind device);
 DeviceKind device_kind(const CommonOptions& options);
 // The compiler that open_engine's engine would use.
