@@ -83,8 +83,9 @@ Status convert_workload(const Spec& spec, const alm_workload* given, Workload* o
       convert_array(read.last_page_len, "workload.", "last_page_len", &out->last_page_len));
   ATTNLOOM_CHECK(convert_array(read.page_indices, "workload.", "page_indices", &out->page_indices));
   if (!out->page_indices.empty() && read.pool_pages <= 0)
-    return workload_error(
-        "pool_pages", "is required with page_indices, given " + std::to_string(read.pool_pages));
+    return workload_error("pool_pages",
+                          "is required with page_indices, given " + std::to_string(read.pool_pages),
+                          "give the number of pages in k and v");
   out->pool_pages = read.pool_pages;
   ATTNLOOM_CHECK(convert_array(read.kv_start, "workload.", "kv_start", &out->kv_start));
   out->kv_capacity = read.kv_capacity;

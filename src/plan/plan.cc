@@ -15,11 +15,26 @@
 namespace attnloom {
 namespace {
 
+// check_room, naming the request that is the first without it.
+Status check_requests(std::int64_t needed, std::int64_t available, const char* limit,
+                      std::int64_t first_without) {
+  Status status = check_room("qo_indptr", needed, available, limit);
+  if (!status.ok())
+    status.cause += "; request " + std::to_string(first_without) + " is the first without room";
+  return status;
+}
+
+Status check_batch(const PlanLimits& limits, const Workload& workload) {
+  const auto over =
+      std::upper_bound(workload.qo_indptr.begin(), workload.qo_indptr.end(), limits.max_qo_tokens);
+  ATTNLOOM_CHECK(check_requests(workload.batch(), limits.max_batch, "max_batch", limits.max_batch));
+  return check_requests(workload.qo_indptr.back(), limits.max_qo_tokens, "max_qo_tokens",
+                        over - workload.qo_indptr.begin() - 1);
+}
+
 Status check_limits(const Spec& spec, const PlanLimits& limits, const Workload& workload,
                     const CostModel& cost) {
-  ATTNLOOM_CHECK(check_room("qo_indptr", workload.batch(), limits.max_batch, "max_batch"));
-  ATTNLOOM_CHECK(
-      check_room("qo_indptr", workload.qo_indptr.back(), limits.max_qo_tokens, "max_qo_tokens"));
+  ATTNLOOM_CHECK(check_batch(limits, workload));
   ATTNLOOM_CHECK(check_room("heads", workload.kv_heads, limits.kv_heads, "kv_heads"));
   std::int64_t scalars = 0;
   for (const Param& param : spec.variant.params) scalars += is_pointer(param.type) ? 0 : 1;

@@ -27,14 +27,16 @@ Status check_length(const std::string& array, std::size_t given, std::int64_t wa
       remedy);
 }
 
-Status check_indptr(const std::string& array, std::span<const std::int32_t> indptr) {
+Status check_indptr(const std::string& array, std::span<const std::int32_t> indptr,
+                    const std::string& owner) {
   if (indptr[0] != 0) {
     return invalid(element(array, 0), "wanted 0, given " + text(indptr[0]), "indptr starts at 0");
   }
   for (std::size_t i = 1; i < indptr.size(); ++i) {
     if (indptr[i] >= indptr[i - 1]) continue;
     return invalid(element(array, static_cast<std::int64_t>(i)),
-                   "wanted at least " + text(indptr[i - 1]) + ", given " + text(indptr[i]),
+                   owner + " " + text(static_cast<std::int64_t>(i) - 1) + ": wanted at least " +
+                       text(indptr[i - 1]) + ", given " + text(indptr[i]),
                    "indptr never decreases; check that the array is int32 and contiguous");
   }
   return ok_status();
@@ -53,8 +55,10 @@ Status check_pages(const Spec& spec, const Workload& workload) {
     const int given = workload.last_page_len[r];
     if (has_pages ? given >= 1 && given <= page_size : given == 0) continue;
     return invalid(element("last_page_len", r),
-                   has_pages ? "wanted 1 to page_size " + text(page_size) + ", given " + text(given)
-                             : "wanted 0 for a request without pages, given " + text(given),
+                   "request " + text(r) +
+                       (has_pages ? ": wanted 1 to page_size " + text(page_size)
+                                  : std::string(": wanted 0 for a request without pages")) +
+                       ", given " + text(given),
                    "last_page_len counts the tokens in the request's last page");
   }
   if (workload.pool_pages < 0 || workload.pool_pages > std::numeric_limits<std::int32_t>::max()) {
@@ -109,7 +113,8 @@ Status check_padded(const Workload& workload) {
   for (int r = 0; r < workload.batch(); ++r) {
     const std::int64_t start = starts ? workload.kv_start[r] : 0;
     if (start < 0) {
-      return invalid(element("kv_start", r), "wanted 0 or more, given " + text(start),
+      return invalid(element("kv_start", r),
+                     "request " + text(r) + ": wanted 0 or more, given " + text(start),
                      "it counts the unused tokens at the head of the slot");
     }
     const std::int64_t tokens = std::int64_t{workload.kv_indptr[r + 1]} - workload.kv_indptr[r];
@@ -135,7 +140,7 @@ class BlockRowCheck {
     ATTNLOOM_CHECK(check_length("block_indptr", workload_.block_indptr.size(), rows + 1,
                                 "one entry for each " + text(layout.block_rows) +
                                     " query tokens of a request, and one more"));
-    ATTNLOOM_CHECK(check_indptr("block_indptr", workload_.block_indptr));
+    ATTNLOOM_CHECK(check_indptr("block_indptr", workload_.block_indptr, "row of blocks"));
     ATTNLOOM_CHECK(check_mirror());
     std::int64_t row = 0;
     for (int r = 0; r < workload_.batch(); ++r) {

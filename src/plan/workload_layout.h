@@ -27,7 +27,9 @@ Status invalid(std::string path, std::string cause, std::string remedy);
 
 Status check_length(const std::string& array, std::size_t given, std::int64_t wanted,
                     const std::string& remedy);
-Status check_indptr(const std::string& array, std::span<const std::int32_t> indptr);
+// `owner`: whose entries it counts, named where they would be fewer than none.
+Status check_indptr(const std::string& array, std::span<const std::int32_t> indptr,
+                    const std::string& owner = "request");
 
 // The arrays that layout.kv needs, and none of another layout. REQUIRES: qo_indptr and kv_indptr
 // were checked.

@@ -101,7 +101,7 @@ TEST_CASE("bsr: what is refused") {
   check_refused(bsr_case(), at + "/indices/2", 2, "$.workload.bsr.indices[2]",
                 "wanted one of the 2 blocks of request 1, given 2");
   check_refused(bsr_case(), at + "/indices/1", 2, "$.workload.bsr.indices[1]",
-                "each block once in a row, given 2");
+                "each block once in a row of request 0, given 2");
   check_refused(bsr_case(), at + "/indices", Json{2, 0}, "$.workload.bsr.indices",
                 "wanted 3 entries, as indptr says, given 2");
   check_refused(ragged_case({1}, {1}), at, Json::object(), "$.workload.bsr", "not \"bsr\"");

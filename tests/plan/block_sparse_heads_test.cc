@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "dense_mask.h"
+#include "plan_fixture.h"
 
 namespace attnloom {
 namespace {
@@ -112,6 +113,46 @@ TEST_CASE("blocks of varying sizes: each head cuts both axes as it likes") {
     check_means(refined, dense);
     check_means(sparse_or_fail(from_head_blocks(given, test::random_block(random))), dense);
   }
+}
+
+// As block rows that all heads share, and as a list of each head.
+TEST_CASE("B43: 48 KV heads x 768 rows of blocks") {
+  Ints qo{0, 768}, kv{0, 768 * 16}, indptr{0}, indices;
+  for (int row = 0; row < 768; ++row) {
+    indices.push_back(row);
+    indptr.push_back(row + 1);
+  }
+  const auto items = [](const Spec& spec, const BlockSparse& sparse, int heads) {
+    Workload workload{.q_heads = heads, .kv_heads = heads};
+    workload.qo_indptr = sparse.qo_indptr;
+    workload.kv_indptr = sparse.kv_indptr;
+    workload.block_indptr = sparse.indptr;
+    workload.block_indices = sparse.indices;
+    const PlanLimits limits{.max_batch = 1,
+                            .max_qo_tokens = sparse.qo_indptr.back(),
+                            .q_heads = heads,
+                            .kv_heads = heads,
+                            .sm_count = 132};
+    const auto kernels = test::one_kernel(16, 64);
+    const Result<Plan> plan = make_plan(spec, kernels, limits, workload, 1);
+    INFO(plan.status().to_string());
+    REQUIRE(plan.ok());
+    return plan->figures.items;
+  };
+  const BlockSparse shared = sparse_or_fail(from_lists({qo, kv, indptr, indices}, {1, 16}));
+  CHECK(items(test::bsr_spec(1, 16), shared, 48) == 36864);
+
+  Ints picks_indptr{0}, picks, pages(768), last{16};
+  std::iota(pages.begin(), pages.end(), 0);
+  for (int list = 0; list < 48 * 768; ++list) {
+    picks.push_back(list / 48);
+    picks_indptr.push_back(list + 1);
+  }
+  const Ints page_indptr{0, 768};
+  const BlockSparse own = sparse_or_fail(
+      from_head_pages({{qo, page_indptr, pages, last, 16, 768}, picks_indptr, picks, 48}, {}));
+  CHECK(own.indices.size() == 36864);
+  CHECK(items(test::bsr_spec(1, 16), own, 1) == 36864);
 }
 
 }  // namespace

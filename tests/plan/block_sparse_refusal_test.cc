@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What converters refuse: the array, the entry, and the request or head that it belongs to.
+#include <algorithm>
+
 #include "dense_mask.h"
 
 namespace attnloom {
@@ -238,6 +240,63 @@ TEST_CASE("patterns of heads: what is refused") {
         from_head_blocks({row.row_indptr, row.rows, row.column_indptr, row.columns, row.map}, {})
             .status(),
         row.path, row.cause);
+  }
+}
+
+// Good tables, of which some entries were changed, dropped or added: an answer is an error, or a
+// pattern that is whole (dense_of checks it).
+TEST_CASE("bent tables are refused or mean something") {
+  std::mt19937 random(61);
+  const auto bent = [&](auto values) {
+    const auto change = random() % 12;
+    const std::size_t at = random() % values.size();
+    if (change < 3) values[at] = static_cast<std::int32_t>(values[at] + test::below(random, 7) - 3);
+    if (change == 3) values.pop_back();
+    if (change == 4) values.push_back(values.back());
+    if (change == 5) std::swap(values[at], values[0]);
+    return values;
+  };
+  std::vector<int> made(8, 0);
+  std::size_t turn = 0;
+  const auto judge = [&](const Result<BlockSparse>& result) {
+    const std::size_t converter = turn++ % made.size();
+    if (!result.ok()) {
+      REQUIRE(result.status().code == Code::kWorkloadInvalid);
+      REQUIRE_FALSE(result.status().path.empty());
+      return;
+    }
+    ++made[converter];
+    const Bytes dense = test::dense_of(*result);
+    REQUIRE(test::dense_of(test::sparse_or_fail(reblock(*result, {2, 2}))) == dense);
+  };
+  constexpr int kRounds = 2000;
+  for (int round = 0; round < kRounds; ++round) {
+    const Ints qo = bent(Ints{0, 2, 3}), kv = bent(Ints{0, 4, 9});
+    judge(from_ragged({qo, kv}, {2, 2}));
+    const Ints lists = bent(Ints{0, 2, 3, 5}), blocks = bent(Ints{0, 1, 1, 0, 2});
+    judge(from_lists({qo, kv, lists, blocks}, {1, 2}));
+    const Ints pages = bent(Ints{4, 0, 4}), page_indptr = bent(Ints{0, 2, 3}),
+               last = bent(Ints{3, 2});
+    const PageTable table{qo, page_indptr, pages, last, 4, 5};
+    judge(from_pages(table, {}));
+    const Ints node = bent(Ints{1, 2}), parent = bent(Ints{-1, 0, 0}), begin = bent(Ints{0, 4, 6}),
+               count = bent(Ints{4, 2, 2});
+    judge(from_prefix_tree({qo, node, parent, begin, count, 8, round % 2 == 0}, {2, 3}));
+    const Ints drafts = bent(Ints{0, 2, 4}), above = bent(Ints{-1, 0, -1, 0}),
+               context = bent(Ints{3, 5});
+    judge(from_draft_trees({drafts, above, context}, {2, 3}));
+    const Bytes bytes = bent(Bytes(2 * 4 + 1 * 5, 1));
+    judge(from_mask({qo, kv, bytes}, {2, 3}));
+    const Ints lists_of_heads = bent(Ints{0, 1, 3, 4, 4, 4, 5}), picks = bent(Ints{1, 0, 1, 0, 0});
+    judge(from_head_pages({table, lists_of_heads, picks, 2}, {}));
+    const Ints rows = bent(Ints{1, 2, 3}), columns = bent(Ints{4, 2, 2}),
+               row_indptr = bent(Ints{0, 2, 3});
+    const Bytes map = bent(Bytes{1, 0, 1, 1});
+    judge(from_head_blocks({row_indptr, rows, Ints{0, 1, 3}, columns, map}, {}));
+  }
+  for (const int count : made) {
+    CHECK(count > kRounds / 20);
+    CHECK(count < kRounds * 9 / 10);
   }
 }
 

@@ -93,7 +93,7 @@ TEST_CASE("limits of nothing hold an empty batch and no other") {
   const Result<Plan> plan =
       make_plan(test::ragged_spec(), test::one_kernel(16, 32), nothing, batch.view(), 1);
   REQUIRE_FALSE(plan.ok());
-  CHECK(plan.status().cause == "needed 1, available 0");
+  CHECK(plan.status().cause == "needed 1, available 0; request 0 is the first without room");
 }
 
 TEST_CASE("bounds past int32 are refused with needed and available") {

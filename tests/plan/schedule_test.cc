@@ -250,8 +250,10 @@ TEST_CASE("a batch over the limits names needed and available") {
     CHECK(code_name(plan.status().code) == "PLAN_BOUND");
     CHECK(plan.status().cause == cause);
   };
-  refused([](PlanLimits& l) { l.max_batch = 1; }, "needed 2, available 1");
-  refused([](PlanLimits& l) { l.max_qo_tokens = 5; }, "needed 6, available 5");
+  refused([](PlanLimits& l) { l.max_batch = 1; },
+          "needed 2, available 1; request 1 is the first without room");
+  refused([](PlanLimits& l) { l.max_qo_tokens = 5; },
+          "needed 6, available 5; request 1 is the first without room");
 }
 
 TEST_CASE("the plan as people read it") {

@@ -62,9 +62,11 @@ Status check_indptr(const JsonNode& node, const std::vector<std::int32_t>& indpt
                        " entries, one more than requests, given " + std::to_string(indptr.size()));
   }
   if (indptr[0] != 0) return node.refuse("wanted 0 first, given " + std::to_string(indptr[0]));
-  if (!std::is_sorted(indptr.begin(), indptr.end()))
-    return node.refuse("wanted entries that never decrease");
-  return ok_status();
+  const auto falls = std::is_sorted_until(indptr.begin(), indptr.end());
+  if (falls == indptr.end()) return ok_status();
+  return node.refuse("request " + std::to_string(falls - indptr.begin() - 1) +
+                     ": wanted at least " + std::to_string(*(falls - 1)) + ", given " +
+                     std::to_string(*falls));
 }
 
 // The pages and the length of the last one must say what kv_len says.
@@ -92,8 +94,14 @@ Status check_indices(const JsonNode& node, const CaseFile& file) {
                        std::to_string(file.page_indices.size()));
   }
   ATTNLOOM_TRY(const std::vector<JsonNode> entries, node.elements());
-  for (std::int32_t i = 0; i < file.kv_indptr.back(); ++i) {
-    ATTNLOOM_CHECK(entries[static_cast<std::size_t>(i)].integer(0, file.pool_pages - 1).status());
+  for (int r = 0; r < file.batch(); ++r) {
+    for (std::int32_t i = file.kv_indptr[r]; i < file.kv_indptr[r + 1]; ++i) {
+      const std::int32_t page = file.page_indices[static_cast<std::size_t>(i)];
+      if (page >= 0 && page < file.pool_pages) continue;
+      return entries[static_cast<std::size_t>(i)].refuse(
+          "request " + std::to_string(r) + ": wanted a page from 0 to " +
+          std::to_string(file.pool_pages - 1) + ", given " + std::to_string(page));
+    }
   }
   return ok_status();
 }

@@ -80,7 +80,8 @@ Status check_indices(const JsonNode& node, const CaseFile& file) {
           return entry.wanted("one of the " + std::to_string(columns) + " blocks of request " +
                               std::to_string(r));
         }
-        if (std::find(begin, at, *at) != at) return entry.wanted("each block once in a row");
+        if (std::find(begin, at, *at) != at)
+          return entry.wanted("each block once in a row of request " + std::to_string(r));
       }
     }
   }
@@ -107,8 +108,9 @@ Status read_padded(const JsonNode& workload, std::uint64_t seed, CaseFile& file)
     const std::int64_t most = file.kv_capacity - file.kv_len[r];
     if (file.kv_start[r] <= most) continue;
     return entries[r].refuse(
-        "wanted start + kv_len up to capacity " + std::to_string(file.kv_capacity) + ", given " +
-        std::to_string(file.kv_start[r]) + " + " + std::to_string(file.kv_len[r]));
+        "request " + std::to_string(r) + ": wanted start + kv_len up to capacity " +
+        std::to_string(file.kv_capacity) + ", given " + std::to_string(file.kv_start[r]) + " + " +
+        std::to_string(file.kv_len[r]));
   }
   return ok_status();
 }

@@ -56,11 +56,10 @@ Result<BlockSparse> from_pages(const PageTable& pages, BlockSize block) {
   std::vector<TokenKeys> tokens;
   tokens.reserve(static_cast<std::size_t>(pages.qo_indptr.back()));
   for (std::size_t r = 0; r + 1 < pages.qo_indptr.size(); ++r) {
-    TokenKeys path;
+    TokenKeys path;  // whole pages: add_tokens() ends at the length
     for (std::int32_t i = pages.kv_indptr[r]; i < pages.kv_indptr[r + 1]; ++i) {
       const std::int32_t begin = pages.indices[i] * pages.page_size;
-      const bool last = i + 1 == pages.kv_indptr[r + 1];
-      path.push_back({begin, begin + (last ? pages.last_page_len[r] : pages.page_size)});
+      path.push_back({begin, begin + pages.page_size});
     }
     add_tokens(path, keys_of_pages(pages, static_cast<int>(r)),
                pages.qo_indptr[r + 1] - pages.qo_indptr[r], pages.causal, tokens);
