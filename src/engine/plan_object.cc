@@ -44,17 +44,19 @@ Result<int> sm_count_for(KernelSet& kernels) {
 
 // Fills in the SMs where none are named, and refuses more than there are: they would be another
 // plan than the one that was asked for.
-Status settle_limits(KernelSet& kernels, PlanLimits& limits) {
+Status settle_limits(KernelSet& kernels, int fixed, PlanLimits& limits) {
   ATTNLOOM_TRY(const int sm_count, sm_count_for(kernels));
   if (limits.sm_count == 0) limits.sm_count = sm_count;
-  if (limits.sm_count < 0 || limits.sm_count > sm_count)
+  // Without a device any number may be planned for.
+  if (limits.sm_count < 0 || (kernels.engine().has_device() && limits.sm_count > sm_count))
     return argument_range("limits.sm_budget", sm_count, limits.sm_count);
   if (limits.max_ctas == 0) return ok_status();
   PlanLimits resident = limits;
   resident.max_ctas = 0;
+  const std::vector<KernelChoice> choices = kernels.choices();
   std::int64_t most = 0;
-  for (const KernelChoice& choice : kernels.choices())
-    most = std::max(most, cta_count(choice, resident));
+  for (int k = 0; k < std::ssize(choices); ++k)
+    if (fixed < 0 || fixed == k) most = std::max(most, cta_count(choices[k], resident));
   if (limits.max_ctas < 0 || limits.max_ctas > most)
     return argument_range("limits.max_ctas", most, limits.max_ctas);
   return ok_status();
@@ -124,11 +126,14 @@ Result<std::unique_ptr<PlanObject>> PlanObject::create(std::shared_ptr<KernelSet
                                                        PlanLimits limits,
                                                        const PlanOptions& options) {
   auto state = std::make_unique<State>();
-  ATTNLOOM_CHECK(settle_limits(*kernels, limits));
   ATTNLOOM_TRY(const int fixed, kernel_to_fix(*kernels, limits, options));
-  if (options.graph) ATTNLOOM_CHECK(kernels->acquire(fixed, nullptr, options.policy).status());
+  ATTNLOOM_CHECK(settle_limits(*kernels, fixed, limits));
   state->chooser.emplace(kernels, limits, options.policy, fixed);
   ATTNLOOM_TRY(state->room, state->chooser->room());
+  if (options.graph) {
+    ATTNLOOM_CHECK(kernels->acquire(fixed, nullptr, options.policy).status());
+    ATTNLOOM_TRY(state->room, state->chooser->room());  // its tiles may have stepped down
+  }
   if (kernels->engine().has_device()) {
     ATTNLOOM_TRY(state->device, kernels->engine().backend());
     for (std::unique_ptr<Event>& event : state->copied) {
