@@ -109,13 +109,15 @@ struct PlanObject::State {
   Plan plan;
   std::vector<std::byte> spare;  // the block before the last: the next one takes its memory
   const AcquiredKernel* kernel = nullptr;
-  std::vector<int> among;  // the kernels that the last plan chose among; empty: all of the set
+  std::vector<int> among;  // the kernels that stood in for the last plan; empty: none had to
   CapturedRuns captured;
   int q_heads = 0;  // of the last update
   int kv_heads = 0;
   std::int64_t pool_pages = 0;
 
-  Workload with_heads(const Workload& workload) const;
+  // Of an update, while it lasts (its arrays are the caller's); kept so that its memory is reused.
+  Workload workload;
+  void add_heads(Workload& given) const;
   Status copy(const Plan& next_plan, std::uint64_t next, Stream stream);
 };
 
@@ -192,16 +194,16 @@ Status PlanObject::State::copy(const Plan& next_plan, std::uint64_t next, Stream
   return device->record(*copied[half], stream);
 }
 
-Workload PlanObject::State::with_heads(const Workload& workload) const {
-  Workload complete = workload;
-  if (complete.q_heads == 0) complete.q_heads = limits.q_heads;
-  if (complete.kv_heads == 0) complete.kv_heads = limits.kv_heads;
-  return complete;
+void PlanObject::State::add_heads(Workload& given) const {
+  if (given.q_heads == 0) given.q_heads = limits.q_heads;
+  if (given.kv_heads == 0) given.kv_heads = limits.kv_heads;
 }
 
 Status PlanObject::update(const Workload& given, Stream stream) {
   State& state = *state_;
-  const Workload workload = state.with_heads(given);
+  state.workload = given;
+  state.add_heads(state.workload);
+  const Workload& workload = state.workload;
   if (state.device) {
     if (state.workspace == 0)
       return make_error(Code::kArgumentInvalid, "workspace", "the plan has no memory yet",
@@ -258,10 +260,10 @@ Status PlanObject::run(AttentionTensors& tensors, Stream stream) {
 
 Status PlanObject::check(const Workload& given, Stream stream) {
   State& state = *state_;
-  const Workload workload = state.with_heads(given);
+  Workload workload = given;
+  state.add_heads(workload);
   if (!state.updated) return make_error(Code::kPlanStale, "", "the plan was not updated yet");
-  ATTNLOOM_TRY(const Plan again, state.chooser->plan_among(state.among, state.kernels->choices(),
-                                                           workload, state.generation));
+  ATTNLOOM_TRY(const Plan again, state.chooser->again(state.among, workload, state.generation));
   if (again.kernel != state.plan.kernel || again.block != state.plan.block) {
     return make_error(Code::kPlanStale, "", "the lengths changed after the last update of the plan",
                       "call alm_plan_update before the next run or replay");
