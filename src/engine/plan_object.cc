@@ -270,12 +270,14 @@ Status PlanObject::check(const Workload& given, Stream stream) {
   }
   if (!state.device) return ok_status();
   ATTNLOOM_CHECK(state.device->synchronize(stream));
+  std::vector<std::byte> held(state.plan.block.size());
+  ATTNLOOM_CHECK(state.device->copy_out(held, state.workspace));
+  // All of it: another plan object may have come to the same generation. Counters are back at zero.
+  if (held == state.plan.block) return ok_status();
   loom::PlanHeader header = {};
-  ATTNLOOM_CHECK(
-      state.device->copy_out(std::as_writable_bytes(std::span(&header, 1)), state.workspace));
-  if (header.magic == loom::kPlanMagic && header.generation == state.generation) return ok_status();
+  std::memcpy(&header, held.data(), sizeof(header));
   return make_error(Code::kPlanStale, "workspace",
-                    "holds generation " + std::to_string(header.generation) +
+                    "holds another plan, of generation " + std::to_string(header.generation) +
                         "; the last update is generation " + std::to_string(state.generation),
                     "one workspace serves one plan and one stream at a time");
 }
