@@ -15,10 +15,12 @@ Status convert_scalars(const alm_workload& given, std::vector<ScalarParam>* out)
   if (given.scalar_count > 0 && !given.scalars)
     return workload_error("scalars",
                           "is NULL and scalar_count is " + std::to_string(given.scalar_count));
+  out->resize(given.scalar_count);
   for (std::size_t i = 0; i < given.scalar_count; ++i) {
     if (!given.scalars[i].name)
       return workload_error("scalars", "entry " + std::to_string(i) + " has no name");
-    out->push_back({given.scalars[i].name, given.scalars[i].value});
+    (*out)[i].name = given.scalars[i].name;
+    (*out)[i].value = given.scalars[i].value;
   }
   return ok_status();
 }
@@ -92,7 +94,9 @@ Status convert_workload(const Spec& spec, const alm_workload* given, Workload* o
   ATTNLOOM_CHECK(convert_array(read.block_indptr, "workload.", "block_indptr", &out->block_indptr));
   ATTNLOOM_CHECK(
       convert_array(read.block_indices, "workload.", "block_indices", &out->block_indices));
+  out->scale.reset();
   if (read.scale != 0) out->scale = read.scale;
+  out->window_left.reset();
   if (!spec.variant.mask.window_left) out->window_left = read.window_left;
   return convert_scalars(read, &out->scalars);
 }

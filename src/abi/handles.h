@@ -24,7 +24,9 @@ struct alm_pending {
 
 struct alm_plan {
   std::unique_ptr<attnloom::PlanObject> plan;
-  attnloom::AttentionTensors tensors;  // of the current run; kept so that its memory is reused
+  // Of the current call; kept so that their memory is reused.
+  attnloom::AttentionTensors tensors;
+  attnloom::Workload workload;
 };
 
 struct alm_block_sparse {

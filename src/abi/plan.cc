@@ -66,7 +66,7 @@ alm_code alm_plan_create(alm_kernel* kernel, const alm_plan_limits* limits, alm_
     ATTNLOOM_TRY(auto made,
                  PlanObject::create(kernel->kernels, convert_limits(read), convert_options(read)));
     give_sizes(*made, sizes);
-    *plan = new alm_plan{std::move(made), {}};
+    *plan = new alm_plan{std::move(made), {}, {}};
     return ok_status();
   });
 }
@@ -87,9 +87,8 @@ alm_code alm_plan_update(alm_plan* plan, const alm_workload* workload, void* str
                          alm_error** error) {
   return guarded(error, [&]() -> Status {
     ATTNLOOM_CHECK(check_given(plan, "plan"));
-    Workload converted;
-    ATTNLOOM_CHECK(convert_workload(plan->plan->kernels().spec(), workload, &converted));
-    return plan->plan->update(converted, stream);
+    ATTNLOOM_CHECK(convert_workload(plan->plan->kernels().spec(), workload, &plan->workload));
+    return plan->plan->update(plan->workload, stream);
   });
 }
 

@@ -51,14 +51,26 @@ Result<PlanRoom> PlanChooser::room() const {
   return room;
 }
 
-Result<Plan> PlanChooser::plan_among(const std::vector<int>& among,
-                                     const std::vector<KernelChoice>& choices,
-                                     const Workload& workload, std::uint64_t generation,
-                                     std::vector<std::byte> storage) const {
-  ATTNLOOM_TRY(Plan plan, make_plan(kernels_->spec(), some_of(among, choices), limits_, workload,
-                                    generation, {}, std::move(storage)));
+// `choices`: of the kernels `among`, or of all.
+Result<Plan> PlanChooser::plan_of(const std::vector<KernelChoice>& choices,
+                                  const std::vector<int>& among, const Workload& workload,
+                                  std::uint64_t generation, std::vector<std::byte> storage) const {
+  ATTNLOOM_TRY(Plan plan, make_plan(kernels_->spec(), choices, limits_, workload, generation, {},
+                                    std::move(storage)));
   if (!among.empty()) plan.kernel = among[plan.kernel];
   return plan;
+}
+
+Result<Plan> PlanChooser::again(const std::vector<int>& among, const Workload& workload,
+                                std::uint64_t generation) const {
+  if (among.empty()) return plan_of(choices_, among_, workload, generation);
+  return plan_of(some_of(among, kernels_->choices()), among, workload, generation);
+}
+
+Status PlanChooser::take_choices() {
+  choices_ = some_of(among_, kernels_->choices());
+  ATTNLOOM_TRY(layout_, plan_layout(kernels_->spec(), choices_, limits_));
+  return ok_status();
 }
 
 // The plan chooses a kernel, and acquiring that kernel may change its tiles: plan again until the
@@ -66,27 +78,29 @@ Result<Plan> PlanChooser::plan_among(const std::vector<int>& among,
 Result<PlanChooser::Choice> PlanChooser::choose(const Workload& workload, std::uint64_t generation,
                                                 Stream stream, const PlanRoom& bound,
                                                 std::vector<std::byte> storage) {
+  if (choices_.empty()) ATTNLOOM_CHECK(take_choices());
   for (int i = 0; i < kMostReplans; ++i) {
     Choice choice;
-    choice.choices = kernels_->choices();
-    choice.among = among_;
-    ATTNLOOM_TRY(choice.plan, plan_among(among_, choice.choices, workload, generation,
-                                         std::exchange(storage, {})));
-    const int wanted = choice.plan.kernel;
-    Result<const AcquiredKernel*> kernel = acquire(wanted, stream);
+    ATTNLOOM_TRY(choice.plan,
+                 plan_of(choices_, among_, workload, generation, std::exchange(storage, {})));
+    const KernelChoice& planned = choices_[among_.empty() ? choice.plan.kernel : 0];
+    Result<const AcquiredKernel*> kernel = acquire(choice.plan.kernel, stream);
     if (!kernel.ok()) return stand_in(kernel.status(), workload, generation, stream, bound);
     choice.kernel = kernel.value();
-    if (choice.kernel->choice != choice.choices[wanted]) continue;
+    if (choice.kernel->choice != planned) {
+      ATTNLOOM_CHECK(take_choices());
+      continue;
+    }
     // Kernels that stepped down have other tiles and so another layout; the memory was sized before
     // that was known.
-    ATTNLOOM_TRY(const PlanLayout now,
-                 plan_layout(kernels_->spec(), some_of(among_, choice.choices), limits_));
-    if (bound.holds(now)) return choice;
-    return make_error(Code::kPlanBound, "workspace_bytes",
-                      std::to_string(now.workspace_bytes) +
-                          " bytes are needed by the kernels as compiled; " +
-                          std::to_string(bound.workspace_bytes) + " are bound",
-                      "call alm_kernel_prepare before alm_plan_create");
+    if (!bound.holds(layout_)) {
+      return make_error(Code::kPlanBound, "workspace_bytes",
+                        std::to_string(layout_.workspace_bytes) +
+                            " bytes are needed by the kernels as compiled; " +
+                            std::to_string(bound.workspace_bytes) + " are bound",
+                        "call alm_kernel_prepare before alm_plan_create");
+    }
+    return choice;
   }
   return make_error(Code::kInternal, "", "the choice of kernels did not settle");
 }
@@ -152,9 +166,8 @@ Result<PlanChooser::Choice> PlanChooser::stand_in(const Status& reason, const Wo
   Choice choice;
   ATTNLOOM_TRY(choice.among, stand_ins_within(bound));
   if (choice.among.empty()) return reason;
-  const std::vector<KernelChoice> all = kernels_->choices();
-  choice.choices = some_of(choice.among, all);
-  ATTNLOOM_TRY(choice.plan, plan_among(choice.among, all, workload, generation));
+  ATTNLOOM_TRY(choice.plan, plan_of(some_of(choice.among, kernels_->choices()), choice.among,
+                                    workload, generation));
   choice.kernel = kernels_->acquired(choice.plan.kernel);
   count(kernels_->engine().state().tallies.fallbacks);
   return choice;

@@ -40,19 +40,22 @@ class PlanChooser {
   struct Choice {
     Plan plan;
     const AcquiredKernel* kernel = nullptr;
-    std::vector<KernelChoice> choices;  // that the plan was made with
-    std::vector<int> among;             // which of the set they are; empty: all
+    std::vector<int> among;  // the kernels of the set that stood in; empty: none had to
   };
-  // `storage` is that of make_plan. Errors: those of make_plan and KernelSet::acquire; PLAN_BOUND
-  // where the kernels as compiled need more than `bound`.
+  // `storage` is that of make_plan. Once the kernels are settled it allocates no more than
+  // make_plan does. Errors: those of make_plan and KernelSet::acquire; PLAN_BOUND where the kernels
+  // as compiled need more than `bound`.
   Result<Choice> choose(const Workload& workload, std::uint64_t generation, Stream stream,
                         const PlanRoom& bound, std::vector<std::byte> storage);
-  // The plan of some kernels of the set as they are now, or of all.
-  Result<Plan> plan_among(const std::vector<int>& among, const std::vector<KernelChoice>& choices,
-                          const Workload& workload, std::uint64_t generation,
-                          std::vector<std::byte> storage = {}) const;
+  // What choose() would plan again for a choice `among` these kernels.
+  Result<Plan> again(const std::vector<int>& among, const Workload& workload,
+                     std::uint64_t generation) const;
 
  private:
+  Result<Plan> plan_of(const std::vector<KernelChoice>& choices, const std::vector<int>& among,
+                       const Workload& workload, std::uint64_t generation,
+                       std::vector<std::byte> storage = {}) const;
+  Status take_choices();
   Result<const AcquiredKernel*> acquire(int wanted, Stream stream);
   Result<Choice> stand_in(const Status& reason, const Workload& workload, std::uint64_t generation,
                           Stream stream, const PlanRoom& bound);
@@ -63,6 +66,10 @@ class PlanChooser {
   const PlanLimits limits_;
   const AcquireOptions policy_;
   const std::vector<int> among_;  // the kernels to plan with; empty: all of the set
+  // Those, as they were when last looked at, and what plans of them need. A kernel that is acquired
+  // may come out with another tile; then they are taken anew.
+  std::vector<KernelChoice> choices_;
+  PlanLayout layout_;
   // Of kFallback, by kernel of the set: an error after which it is not asked for again in every
   // step; whether the layers were searched for it as a stand-in.
   std::vector<std::optional<Status>> failed_;

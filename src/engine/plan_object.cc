@@ -44,17 +44,19 @@ Result<int> sm_count_for(KernelSet& kernels) {
 
 // Fills in the SMs where none are named, and refuses more than there are: they would be another
 // plan than the one that was asked for.
-Status settle_limits(KernelSet& kernels, PlanLimits& limits) {
+Status settle_limits(KernelSet& kernels, int fixed, PlanLimits& limits) {
   ATTNLOOM_TRY(const int sm_count, sm_count_for(kernels));
   if (limits.sm_count == 0) limits.sm_count = sm_count;
-  if (limits.sm_count < 0 || limits.sm_count > sm_count)
+  // Without a device any number may be planned for.
+  if (limits.sm_count < 0 || (kernels.engine().has_device() && limits.sm_count > sm_count))
     return argument_range("limits.sm_budget", sm_count, limits.sm_count);
   if (limits.max_ctas == 0) return ok_status();
   PlanLimits resident = limits;
   resident.max_ctas = 0;
+  const std::vector<KernelChoice> choices = kernels.choices();
   std::int64_t most = 0;
-  for (const KernelChoice& choice : kernels.choices())
-    most = std::max(most, cta_count(choice, resident));
+  for (int k = 0; k < std::ssize(choices); ++k)
+    if (fixed < 0 || fixed == k) most = std::max(most, cta_count(choices[k], resident));
   if (limits.max_ctas < 0 || limits.max_ctas > most)
     return argument_range("limits.max_ctas", most, limits.max_ctas);
   return ok_status();
@@ -107,13 +109,15 @@ struct PlanObject::State {
   Plan plan;
   std::vector<std::byte> spare;  // the block before the last: the next one takes its memory
   const AcquiredKernel* kernel = nullptr;
-  std::vector<int> among;  // the kernels that the last plan chose among; empty: all of the set
+  std::vector<int> among;  // the kernels that stood in for the last plan; empty: none had to
   CapturedRuns captured;
   int q_heads = 0;  // of the last update
   int kv_heads = 0;
   std::int64_t pool_pages = 0;
 
-  Workload with_heads(const Workload& workload) const;
+  // Of an update, while it lasts (its arrays are the caller's); kept so that its memory is reused.
+  Workload workload;
+  void add_heads(Workload& given) const;
   Status copy(const Plan& next_plan, std::uint64_t next, Stream stream);
 };
 
@@ -124,11 +128,14 @@ Result<std::unique_ptr<PlanObject>> PlanObject::create(std::shared_ptr<KernelSet
                                                        PlanLimits limits,
                                                        const PlanOptions& options) {
   auto state = std::make_unique<State>();
-  ATTNLOOM_CHECK(settle_limits(*kernels, limits));
   ATTNLOOM_TRY(const int fixed, kernel_to_fix(*kernels, limits, options));
-  if (options.graph) ATTNLOOM_CHECK(kernels->acquire(fixed, nullptr, options.policy).status());
+  ATTNLOOM_CHECK(settle_limits(*kernels, fixed, limits));
   state->chooser.emplace(kernels, limits, options.policy, fixed);
   ATTNLOOM_TRY(state->room, state->chooser->room());
+  if (options.graph) {
+    ATTNLOOM_CHECK(kernels->acquire(fixed, nullptr, options.policy).status());
+    ATTNLOOM_TRY(state->room, state->chooser->room());  // its tiles may have stepped down
+  }
   if (kernels->engine().has_device()) {
     ATTNLOOM_TRY(state->device, kernels->engine().backend());
     for (std::unique_ptr<Event>& event : state->copied) {
@@ -187,16 +194,16 @@ Status PlanObject::State::copy(const Plan& next_plan, std::uint64_t next, Stream
   return device->record(*copied[half], stream);
 }
 
-Workload PlanObject::State::with_heads(const Workload& workload) const {
-  Workload complete = workload;
-  if (complete.q_heads == 0) complete.q_heads = limits.q_heads;
-  if (complete.kv_heads == 0) complete.kv_heads = limits.kv_heads;
-  return complete;
+void PlanObject::State::add_heads(Workload& given) const {
+  if (given.q_heads == 0) given.q_heads = limits.q_heads;
+  if (given.kv_heads == 0) given.kv_heads = limits.kv_heads;
 }
 
 Status PlanObject::update(const Workload& given, Stream stream) {
   State& state = *state_;
-  const Workload workload = state.with_heads(given);
+  state.workload = given;
+  state.add_heads(state.workload);
+  const Workload& workload = state.workload;
   if (state.device) {
     if (state.workspace == 0)
       return make_error(Code::kArgumentInvalid, "workspace", "the plan has no memory yet",
@@ -253,22 +260,24 @@ Status PlanObject::run(AttentionTensors& tensors, Stream stream) {
 
 Status PlanObject::check(const Workload& given, Stream stream) {
   State& state = *state_;
-  const Workload workload = state.with_heads(given);
+  Workload workload = given;
+  state.add_heads(workload);
   if (!state.updated) return make_error(Code::kPlanStale, "", "the plan was not updated yet");
-  ATTNLOOM_TRY(const Plan again, state.chooser->plan_among(state.among, state.kernels->choices(),
-                                                           workload, state.generation));
+  ATTNLOOM_TRY(const Plan again, state.chooser->again(state.among, workload, state.generation));
   if (again.kernel != state.plan.kernel || again.block != state.plan.block) {
     return make_error(Code::kPlanStale, "", "the lengths changed after the last update of the plan",
                       "call alm_plan_update before the next run or replay");
   }
   if (!state.device) return ok_status();
   ATTNLOOM_CHECK(state.device->synchronize(stream));
+  std::vector<std::byte> held(state.plan.block.size());
+  ATTNLOOM_CHECK(state.device->copy_out(held, state.workspace));
+  // All of it: another plan object may have come to the same generation. Counters are back at zero.
+  if (held == state.plan.block) return ok_status();
   loom::PlanHeader header = {};
-  ATTNLOOM_CHECK(
-      state.device->copy_out(std::as_writable_bytes(std::span(&header, 1)), state.workspace));
-  if (header.magic == loom::kPlanMagic && header.generation == state.generation) return ok_status();
+  std::memcpy(&header, held.data(), sizeof(header));
   return make_error(Code::kPlanStale, "workspace",
-                    "holds generation " + std::to_string(header.generation) +
+                    "holds another plan, of generation " + std::to_string(header.generation) +
                         "; the last update is generation " + std::to_string(state.generation),
                     "one workspace serves one plan and one stream at a time");
 }

@@ -57,8 +57,8 @@ class PlanObject {
   // Launches. Fills in tensors.workspace. PLAN_STALE before the first update; TENSOR_INVALID.
   Status run(AttentionTensors& tensors, Stream stream);
 
-  // For debugging; waits for the stream. PLAN_STALE when the device holds another generation than
-  // the last update, or when planning `workload` would give another plan.
+  // For debugging; waits for the stream. PLAN_STALE when the device holds another plan than the
+  // last update's, or when planning `workload` would give another one.
   Status check(const Workload& workload, Stream stream);
 
   const Plan* plan() const;  // the last update's; null before it

@@ -18,6 +18,10 @@ class SilentBackend : public attnloom::StubBackend {
     ++launches;
     return {};
   }
+  attnloom::Status copy_in_async(attnloom::DeviceAddress, std::span<const std::byte>,
+                                 attnloom::Stream) override {
+    return {};
+  }
   inline static int launches = 0;
 };
 
@@ -94,6 +98,70 @@ TEST_CASE("after the first run of a plan, alm_run allocates nothing") {
   CHECK(after == before);
   CHECK(failed == 0);
   CHECK(SilentBackend::launches == 11);
+  alm_plan_destroy(plan);
+  alm_kernel_destroy(kernel);
+}
+
+// What the plan itself needs is the planner's own affair.
+TEST_CASE("an update of a plan allocates no more than planning does") {
+  alm_context context = {std::make_unique<attnloom::Engine>(silent_options())};
+  const std::string spec =
+      R"({"attnloom": 1, "kernel": "attention", "dtype": {"q": "bf16", "kv": "bf16", "o": "bf16"},
+"head_dim": {"qk": 64, "vo": 64}, "group_size": 2, "layout": {"kv": "ragged"},
+"variant": {"name": "capped", "params": [{"name": "cap_of_all_the_query_heads", "type": "f32"}],
+"logits_transform": "return cap_of_all_the_query_heads * logits;"}})";
+  alm_kernel* kernel = nullptr;
+  REQUIRE(alm_kernel_open(&context, spec.data(), spec.size(), &kernel, nullptr) == ALM_OK);
+  alm_plan_limits limits = {};
+  limits.struct_bytes = sizeof limits;
+  limits.max_batch = 4;
+  limits.max_qo_tokens = 400;
+  limits.q_heads = 4;
+  limits.kv_heads = 2;
+  limits.graph = GENERATE(0, 1);
+  alm_plan_sizes sizes = {sizeof sizes, 0, 0};
+  alm_plan* plan = nullptr;
+  REQUIRE(alm_plan_create(kernel, &limits, &plan, &sizes, nullptr) == ALM_OK);
+  std::vector<std::byte> staging(sizes.staging_bytes);
+  REQUIRE(alm_plan_bind(plan, reinterpret_cast<void*>(0x10000), sizes.workspace_bytes,
+                        staging.data(), staging.size(), nullptr) == ALM_OK);
+  const std::int32_t qo[] = {0, 1, 300, 301};
+  const std::int32_t kv[] = {0, 3000, 3300, 9000};
+  const alm_scalar cap = {"cap_of_all_the_query_heads", 30};
+  alm_workload workload = {};
+  workload.struct_bytes = sizeof workload;
+  workload.qo_indptr = {qo, 4, 1, ALM_I32};
+  workload.kv_indptr = {kv, 4, 1, ALM_I32};
+  workload.scalars = &cap;
+  workload.scalar_count = 1;
+  for (int i = 0; i < 3; ++i)  // the last two take turns with their memory
+    REQUIRE(alm_plan_update(plan, &workload, nullptr, nullptr) == ALM_OK);
+
+  // The same plan made directly, in memory of the same size.
+  const attnloom::KernelSet& kernels = plan->plan->kernels();
+  std::vector<attnloom::KernelChoice> choices = kernels.choices();
+  const int used = plan->plan->plan()->kernel;
+  if (limits.graph != 0) choices = {choices[used]};
+  const attnloom::PlanLimits same = {
+      .max_batch = 4, .max_qo_tokens = 400, .q_heads = 4, .kv_heads = 2, .sm_count = 4};
+  attnloom::Workload direct;
+  direct.q_heads = 4;
+  direct.kv_heads = 2;
+  direct.qo_indptr = qo;
+  direct.kv_indptr = kv;
+  direct.scalars = {{cap.name, cap.value}};
+  std::vector<std::byte> storage = plan->plan->plan()->block;
+  long before = allocations_so_far();
+  const auto made =
+      attnloom::make_plan(kernels.spec(), choices, same, direct, 5, {}, std::move(storage));
+  const long of_planning = allocations_so_far() - before;
+  REQUIRE(made.ok());
+  REQUIRE(made->block.size() == plan->plan->plan()->block.size());
+
+  before = allocations_so_far();
+  REQUIRE(alm_plan_update(plan, &workload, nullptr, nullptr) == ALM_OK);
+  const long of_update = allocations_so_far() - before;
+  CHECK(of_update <= of_planning);
   alm_plan_destroy(plan);
   alm_kernel_destroy(kernel);
 }

@@ -106,6 +106,18 @@ TEST_CASE("a graph plan has one kernel for all batches, loaded when it is made")
   CHECK(decode.plan->workspace_bytes() < mixed.plan->workspace_bytes());
 }
 
+TEST_CASE("a graph plan is sized for its kernel as compiled, and bad limits compile nothing") {
+  StubEngine one({.root = ""});
+  one.compiler->spill_bytes = [&](const Source&) { return one.compiler->compiles == 1 ? 4 : 0; };
+  PlanLimits bad = kMixed;
+  bad.kv_heads = 0;
+  CHECK_FALSE(PlanObject::create(one.open(auto_spec()), bad, {.graph = true}).ok());
+  CHECK(one.compiler->compiles == 0);
+  Bound bound(one, kMixed, {.graph = true});
+  CHECK(one.engine->counters().step_downs == 1);
+  CHECK(bound.update(Batch({1, 300})).ok());
+}
+
 TEST_CASE("a named kernel serves all batches, and one that is not there is refused") {
   StubEngine one({.root = ""});
   Bound bound(one, kMixed, {.kernel = 2});
@@ -206,6 +218,10 @@ TEST_CASE("a budget of SMs or CTAs bounds every launch, and more than there are 
   CHECK(refused(limits) == "limits.max_ctas");
   limits.max_ctas = -1;
   CHECK(refused(limits) == "limits.max_ctas");
+  limits.max_ctas = 16;
+  CHECK(PlanObject::create(one.open(auto_spec()), limits).ok());
+  CHECK(PlanObject::create(one.open(auto_spec()), limits, {.kernel = 3}).status().path ==
+        "limits.max_ctas");  // fewer of that one's are resident
 }
 
 TEST_CASE("a batch-invariant plan has the same kernel for a decode as for a prefill") {

@@ -4,13 +4,12 @@
 #include <catch2/catch.hpp>
 
 #include "kernels/graph_rig.h"
-#include "kernels/kernel_rig.h"
 
 namespace attnloom::testing {
 namespace {
 
 constexpr int kMaxTokens = 220;
-constexpr int kBatches = 25;  // of each subject: 100 of each tile
+constexpr int kBatches = 12;  // of each of 12 pairs of subject and tile
 
 struct Subject {
   int qo_len;
@@ -65,7 +64,6 @@ Crowd random_crowd(std::mt19937& random, const Subject& subject) {
 }  // namespace
 
 TEST_CASE("a request has the same bits alone and inside 100 random batches", "[graph]") {
-  if (on_cuda()) return;
   const Tile tile = kTiles[GENERATE(0, 1, 2)];
   CAPTURE(tile.text);
   GraphRig rig(

@@ -37,27 +37,6 @@ void must(const T& result) {
 
 }  // namespace
 
-void CapturingBackend::begin_capture() {
-  capturing_ = true;
-}
-void CapturingBackend::end_capture() {
-  capturing_ = false;
-}
-Result<bool> CapturingBackend::is_capturing(Stream) {
-  return capturing_;
-}
-Status CapturingBackend::launch(LoadedKernel& kernel, const LaunchShape& shape,
-                                std::span<const std::byte> args, Stream stream) {
-  if (!capturing_) return SimBackend::launch(kernel, shape, args, stream);
-  recorded_.push_back({&kernel, shape, {args.begin(), args.end()}});
-  return ok_status();
-}
-Status CapturingBackend::replay() {
-  for (const Recorded& one : recorded_)
-    ATTNLOOM_CHECK(SimBackend::launch(*one.kernel, one.shape, one.args, nullptr));
-  return ok_status();
-}
-
 RigBatch& RigBatch::add_paged(int qo_len, int kv_len, int first_page) {
   const int count = (kv_len + kPage - 1) / kPage;
   if (first_page < 0) first_page = kv.back();
@@ -102,12 +81,10 @@ std::vector<std::uint16_t> random_bits(std::size_t count, std::uint64_t seed) {
 }
 
 GraphRig::GraphRig(const RigShape& shape) : shape_(shape) {
-  engine_ = make_engine_over([this]() -> Result<std::unique_ptr<Backend>> {
-    auto made = std::make_unique<CapturingBackend>(*sim::find_profile("h200"), sim::Options{});
-    backend_ = made.get();
-    return std::unique_ptr<Backend>(std::move(made));
-  });
-  must(engine_->backend());
+  engine_ = make_engine_over([this] { return device_->make_backend(); });
+  const Result<Backend*> backend = engine_->backend();
+  must(backend);
+  backend_ = backend.value();
   Result<std::shared_ptr<KernelSet>> opened = engine_->open(spec_text(shape));
   must(opened);
   kernels_ = std::move(opened).value();
@@ -173,7 +150,7 @@ void GraphRig::update(Planned& planned, const RigBatch& batch) {
   const std::vector<std::int32_t>& indices = shape_.sparse ? batch.blocks : batch.pages;
   const TensorView& tensor = shape_.sparse ? tensors_.block_indices : tensors_.page_indices;
   REQUIRE(std::ssize(indices) <= tensor.shape[0]);
-  must(planned.plan->update(batch.workload(), nullptr));
+  must(planned.plan->update(batch.workload(), stream()));
   if (!indices.empty()) must(backend_->copy_in(tensor.data, std::as_bytes(std::span(indices))));
 }
 
@@ -191,27 +168,25 @@ RigOutput GraphRig::read(const PlanObject& plan) {
   if (rows == 0) return output;
   must(backend_->copy_out(std::as_writable_bytes(std::span(output.o)), tensors_.o.data));
   must(backend_->copy_out(std::as_writable_bytes(std::span(output.lse)), tensors_.lse.data));
-  const sim::Report report = backend_->take_report();
-  for (const sim::Finding& finding : report.findings)
-    FAIL(finding.kind << " at " << finding.place << ": " << finding.detail);
+  CHECK(device_->take_finding() == "");
   return output;
 }
 
 RigOutput GraphRig::run(Planned& planned) {
   poison();
-  must(planned.plan->run(tensors_, nullptr));
+  must(planned.plan->run(tensors_, stream()));
   return read(*planned.plan);
 }
 
 void GraphRig::capture(Planned& planned) {
-  backend_->begin_capture();
-  must(planned.plan->run(tensors_, nullptr));
-  backend_->end_capture();
+  must(device_->begin_capture());
+  must(planned.plan->run(tensors_, stream()));
+  must(device_->end_capture());
 }
 
 RigOutput GraphRig::replay(const Planned& planned) {
   poison();
-  must(backend_->replay());
+  must(device_->replay());
   return read(*planned.plan);
 }
 

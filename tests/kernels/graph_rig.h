@@ -12,29 +12,9 @@
 
 #include "engine/engine.h"
 #include "engine/plan_object.h"
-#include "runtime/sim_backend.h"
+#include "kernels/graph_device.h"
 
 namespace attnloom::testing {
-
-class CapturingBackend : public SimBackend {
- public:
-  using SimBackend::SimBackend;
-  void begin_capture();
-  void end_capture();
-  Status replay();  // what was recorded, in order
-  Result<bool> is_capturing(Stream stream) override;
-  Status launch(LoadedKernel& kernel, const LaunchShape& shape, std::span<const std::byte> args,
-                Stream stream) override;
-
- private:
-  struct Recorded {
-    LoadedKernel* kernel = nullptr;
-    LaunchShape shape;
-    std::vector<std::byte> args;
-  };
-  bool capturing_ = false;
-  std::vector<Recorded> recorded_;
-};
 
 // bf16, head dim 64, pages of 16 or blocks of [8, 16].
 struct RigShape {
@@ -91,7 +71,9 @@ class GraphRig {
   void capture(Planned& planned);
   RigOutput replay(const Planned& planned);
 
-  CapturingBackend& backend() { return *backend_; }
+  GraphDevice& device() { return *device_; }
+  Backend& backend() { return *backend_; }
+  Stream stream() { return device_->stream(); }
   Engine& engine() { return *engine_; }
   KernelSet& kernels() { return *kernels_; }
   AttentionTensors& tensors() { return tensors_; }
@@ -106,7 +88,8 @@ class GraphRig {
   DeviceAddress place(std::size_t bytes, const std::string& label);
 
   const RigShape shape_;
-  CapturingBackend* backend_ = nullptr;
+  const std::unique_ptr<GraphDevice> device_ = GraphDevice::make();
+  Backend* backend_ = nullptr;
   std::unique_ptr<Engine> engine_;
   std::shared_ptr<KernelSet> kernels_;
   AttentionTensors tensors_;

@@ -4,7 +4,6 @@
 #include <catch2/catch.hpp>
 
 #include "kernels/graph_rig.h"
-#include "kernels/kernel_rig.h"
 
 namespace attnloom::testing {
 namespace {
@@ -62,7 +61,6 @@ const Kind kKinds[] = {
 }  // namespace
 
 TEST_CASE("captured once, replayed with 200 length sets: the bits of eager runs", "[graph]") {
-  if (on_cuda()) return;  // a captured stream is the caller's; here the simulated device records
   const int kind = GENERATE(0, 1, 2);
   const Kind& one = kKinds[kind];
   INFO(one.name);
@@ -92,7 +90,6 @@ TEST_CASE("captured once, replayed with 200 length sets: the bits of eager runs"
 // B53.
 TEST_CASE("a replay under old lengths is told by check, and after an update equals eager",
           "[graph]") {
-  if (on_cuda()) return;
   GraphRig rig({});
   GraphRig::Planned graph = rig.make_plan({.graph = true}, kFewCtas);
   GraphRig::Planned eager = rig.make_plan({.graph = true}, kFewCtas);
@@ -101,11 +98,11 @@ TEST_CASE("a replay under old lengths is told by check, and after an update equa
   rig.update(graph, one);
   rig.capture(graph);
   const RigOutput first = rig.replay(graph);
-  CHECK(graph.plan->check(one.workload(), nullptr).ok());
+  CHECK(graph.plan->check(one.workload(), rig.stream()).ok());
   CHECK(rig.replay(graph) == first);  // the lengths grew, nobody planned
-  CHECK(graph.plan->check(grown.workload(), nullptr).code == Code::kPlanStale);
+  CHECK(graph.plan->check(grown.workload(), rig.stream()).code == Code::kPlanStale);
   rig.update(graph, grown);
-  CHECK(graph.plan->check(grown.workload(), nullptr).ok());
+  CHECK(graph.plan->check(grown.workload(), rig.stream()).ok());
   const RigOutput replayed = rig.replay(graph);
   rig.update(eager, grown);
   CHECK(rig.run(eager) == replayed);
@@ -114,7 +111,6 @@ TEST_CASE("a replay under old lengths is told by check, and after an update equa
 
 // B45, on the simulated device, which performs copies as late as a stream may.
 TEST_CASE("two plans in flight give their own results", "[graph]") {
-  if (on_cuda()) return;
   GraphRig rig({.kv_heads = 1, .group = 1, .causal = false, .tile = R"({"q": 16, "kv": 64})"});
   rig.set_queries(std::vector<std::uint16_t>(64, 0));
   std::vector<std::uint16_t> values(4 * 64);
@@ -126,11 +122,11 @@ TEST_CASE("two plans in flight give their own results", "[graph]") {
   const RigBatch four = RigBatch().add_paged(1, 4);
   const RigBatch one = RigBatch().add_paged(1, 1);
   rig.update(a, four);  // the page list of all that follow
-  REQUIRE(a.plan->update(one.workload(), nullptr).ok());
-  REQUIRE(a.plan->update(four.workload(), nullptr).ok());
-  REQUIRE(b.plan->update(one.workload(), nullptr).ok());
+  REQUIRE(a.plan->update(one.workload(), rig.stream()).ok());
+  REQUIRE(a.plan->update(four.workload(), rig.stream()).ok());
+  REQUIRE(b.plan->update(one.workload(), rig.stream()).ok());
   const auto launch = [&](GraphRig::Planned& planned) {
-    REQUIRE(planned.plan->run(rig.tensors(), nullptr).ok());
+    REQUIRE(planned.plan->run(rig.tensors(), rig.stream()).ok());
     return rig.read(*planned.plan).o[0];
   };
   CHECK(launch(a) == 0x3fc0);  // 1.5
@@ -141,7 +137,6 @@ TEST_CASE("two plans in flight give their own results", "[graph]") {
 // B51.
 TEST_CASE("a workspace full of ones, and what longer plans left in it, reach no output",
           "[graph]") {
-  if (on_cuda()) return;
   GraphRig rig({.kv_heads = 2, .group = 8});
   GraphRig::Planned clean = rig.make_plan({.graph = true});
   GraphRig::Planned filled = rig.make_plan({.graph = true}, {}, 0xff);
@@ -161,7 +156,6 @@ TEST_CASE("a workspace full of ones, and what longer plans left in it, reach no 
 
 TEST_CASE("one plan has the same bits in 1000 runs under as many orders of CTAs and warps",
           "[graph]") {
-  if (on_cuda()) return;
   GraphRig rig({});
   GraphRig::Planned planned = rig.make_plan({.graph = true}, kFewCtas);
   rig.update(planned, RigBatch().add_paged(1, 400).add_paged(1, 150));
@@ -170,13 +164,12 @@ TEST_CASE("one plan has the same bits in 1000 runs under as many orders of CTAs 
   rig.capture(planned);
   for (int seed = 1; seed <= 1000; ++seed) {
     CAPTURE(seed);
-    rig.backend().set_seed(static_cast<std::uint64_t>(seed));
+    rig.device().set_seed(static_cast<std::uint64_t>(seed));
     REQUIRE((seed % 2 == 0 ? rig.run(planned) : rig.replay(planned)) == first);
   }
 }
 
 TEST_CASE("one plan serves all layers of a step", "[graph]") {
-  if (on_cuda()) return;
   GraphRig rig({});
   GraphRig::Planned shared = rig.make_plan({}, kFewCtas);
   const RigBatch batch = RigBatch().add_paged(1, 400).add_paged(1, 33);

@@ -4,7 +4,6 @@
 #include <catch2/catch.hpp>
 
 #include "kernels/graph_rig.h"
-#include "kernels/kernel_rig.h"
 
 namespace attnloom::testing {
 namespace {
@@ -21,7 +20,6 @@ std::size_t touched_bytes(GraphRig& rig, const GraphRig::Planned& planned) {
 }  // namespace
 
 TEST_CASE("random batches at the limits stay within the workspace", "[graph]") {
-  if (on_cuda()) return;
   const bool sparse = GENERATE(false, true);
   const bool invariant = GENERATE(false, true);
   CAPTURE(sparse, invariant);
@@ -50,7 +48,6 @@ TEST_CASE("random batches at the limits stay within the workspace", "[graph]") {
 // One request a CTA but one, and each a little longer than a share of all keys: 2 (C - 1) chunks
 // with a state of the 2 C that there is room for.
 TEST_CASE("the worst splits of a batch fill the workspace but for one CTA's states", "[graph]") {
-  if (on_cuda()) return;
   constexpr int kCtas = 16;
   GraphRig rig({.kv_heads = 1,
                 .causal = false,
@@ -69,7 +66,6 @@ TEST_CASE("the worst splits of a batch fill the workspace but for one CTA's stat
 }
 
 TEST_CASE("long decodes fill the workspace of a batch-invariant plan", "[graph]") {
-  if (on_cuda()) return;
   GraphRig rig({.causal = false,
                 .tile = R"({"q": 16, "kv": 64})",
                 .max_batch = 2,
