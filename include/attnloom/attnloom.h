@@ -438,7 +438,7 @@ typedef struct alm_dense_mask {
  * of one head. Block sizes of 0: one query row, as of alm_page_table (hnd) or one key. */
 typedef struct alm_head_pages {
   size_t struct_bytes;
-  alm_page_table pages;        /* its struct_bytes set too; causal must be 0 */
+  const alm_page_table* pages; /* causal must be 0 */
   alm_index_array pick_indptr; /* [query tokens * kv_heads + 1] entries of picks */
   alm_index_array picks;
   int32_t kv_heads;

@@ -111,7 +111,7 @@ Status convert(const alm_dense_mask* given, DenseMask* out) {
 Status convert(const alm_head_pages* given, HeadPages* out) {
   alm_head_pages read;
   ATTNLOOM_CHECK(read_struct(given, "picks", &read));
-  ATTNLOOM_CHECK(convert_pages(&read.pages, "picks.pages", &out->pages));
+  ATTNLOOM_CHECK(convert_pages(read.pages, "picks.pages", &out->pages));
   out->kv_heads = read.kv_heads;
   out->order = read.hnd != 0 ? HeadOrder::kHnd : HeadOrder::kNhd;
   return ArrayReader("picks")

@@ -160,13 +160,14 @@ TEST_CASE("Quest: each KV head of a token sees the pages that it picks, in both 
   const Ints indptr{0, 2, 4, 6, 6, 8, 9};  // tokens 0 and 1 pick two each, head 1 of 1 none
   const Ints picks{3, 0, 1, 2, 2, 0, 1, 2, 0};
   alm_head_pages given = zeroed<alm_head_pages>();
-  given.pages = zeroed<alm_page_table>();
-  given.pages.qo_indptr = index_array(qo);
-  given.pages.kv_indptr = index_array(kv);
-  given.pages.page_indices = index_array(pages);
-  given.pages.last_page_len = index_array(last);
-  given.pages.pool_pages = pool;
-  given.pages.page_size = page_size;
+  alm_page_table table = zeroed<alm_page_table>();
+  given.pages = &table;
+  table.qo_indptr = index_array(qo);
+  table.kv_indptr = index_array(kv);
+  table.page_indices = index_array(pages);
+  table.last_page_len = index_array(last);
+  table.pool_pages = pool;
+  table.page_size = page_size;
   given.pick_indptr = index_array(indptr);
   given.picks = index_array(picks);
   given.kv_heads = heads;

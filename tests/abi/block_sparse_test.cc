@@ -74,10 +74,15 @@ TEST_CASE("nothing given is an error with its name, and destroying it does nothi
   CHECK(tell([&](alm_error** e) {
           return alm_block_sparse_reblock(nullptr, 1, 1, &made, e);
         }).path == "sparse");
-  alm_head_pages picks = zeroed<alm_head_pages>();  // its table has no size
-  CHECK(tell([&](alm_error** e) {
-          return alm_block_sparse_from_head_pages(&picks, 1, 1, &made, e);
-        }).path == "picks.pages.struct_bytes");
+  alm_head_pages picks = zeroed<alm_head_pages>();
+  const auto from_picks = [&] {
+    return tell(
+        [&](alm_error** e) { return alm_block_sparse_from_head_pages(&picks, 1, 1, &made, e); });
+  };
+  CHECK(from_picks().path == "picks.pages");
+  const alm_page_table without_size = {};
+  picks.pages = &without_size;
+  CHECK(from_picks().path == "picks.pages.struct_bytes");
 }
 
 TEST_CASE("arrays of another width, missing bytes and patterns that disagree") {

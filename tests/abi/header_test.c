@@ -35,7 +35,7 @@ _Static_assert(offsetof(alm_append, rope_scale) == 1160 &&
 _Static_assert(offsetof(alm_page_copy, host_pairs) == 296, "offsets");
 _Static_assert(offsetof(alm_page_table, causal) == 148 && offsetof(alm_prefix_tree, causal) == 176,
                "offsets");
-_Static_assert(offsetof(alm_dense_mask, mask_bytes) == 80 && offsetof(alm_head_pages, hnd) == 228 &&
+_Static_assert(offsetof(alm_dense_mask, mask_bytes) == 80 && offsetof(alm_head_pages, hnd) == 84 &&
                    offsetof(alm_head_blocks, map_bytes) == 144,
                "offsets");
 _Static_assert(offsetof(alm_block_sparse_view, custom_mask_bytes) == 152, "offsets");

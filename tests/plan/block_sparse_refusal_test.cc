@@ -118,9 +118,11 @@ TEST_CASE("trees: what is refused, cycles among it") {
        .node = {-1, 2}},
       {.path = "tree.parent[2]", .cause = "given 3", .parent = {-1, 0, 3}},
       {.path = "tree.parent[2]", .cause = "given 2", .parent = {-1, 0, 2}},
-      {.path = "tree.parent[1]",
-       .cause = "request 0: its ancestors never end",
-       .parent = {1, 0, 0}},
+      {.path = "tree.parent[0]", .cause = "the ancestors of node 0 never end", .parent = {1, 0, 0}},
+      {.path = "tree.parent[1]",  // though no request reaches it
+       .cause = "the ancestors of node 1 never end",
+       .node = {0, 0},
+       .parent = {-1, 2, 1}},
       {.path = "tree.key_begin", .cause = "wanted 3 entries, given 2", .begin = {0, 4}},
       {.path = "tree.key_count", .cause = "wanted 3 entries, given 4", .count = {4, 2, 2, 0}},
       {.path = "tree.key_begin[2]",
@@ -144,7 +146,8 @@ TEST_CASE("trees: what is refused, cycles among it") {
     return from_draft_trees({drafts, parent, context}, {2, 2}).status();
   };
   CHECK(of_parents({-1, 0, -1, 0}).ok());
-  check_refused(of_parents({-1, 0, 1, 0}), "drafts.parent[2]", "request 1: its ancestors");
+  check_refused(of_parents({-1, 0, 1, 0}), "drafts.parent[2]",
+                "request 1: the ancestors of node 0 never end");
   check_refused(of_parents({-1, 0, -1, 2}), "drafts.parent[3]",
                 "request 1: wanted -1 or another of 2 nodes, given 2");
   check_refused(of_parents({-1, 0, -1}), "drafts.parent", "wanted 4 entries, given 3");

@@ -106,6 +106,38 @@ void check_tiles(const Spec& spec, int kv_heads, const Masks& masks, const Seen&
   REQUIRE(seen.tiles.size() == wanted);  // and no tile besides
 }
 
+// The table says of each request what the batch says, and its entries are its query tokens in
+// order.
+void check_entries(const Spec& spec, const Batch& batch, const Seen& seen) {
+  std::size_t e = 0;
+  std::size_t row = 0;  // of blocks
+  for (int r = 0; r + 1 < static_cast<int>(batch.qo_indptr.size()); ++r) {
+    const int qo_len = batch.qo_indptr[r + 1] - batch.qo_indptr[r];
+    std::int64_t kv_len = batch.kv_indptr[r + 1] - batch.kv_indptr[r];
+    if (spec.layout.kv == KvLayout::kPaged && kv_len > 0)
+      kv_len = (kv_len - 1) * spec.layout.page_size + batch.last_page_len[r];
+    const bool sparse = spec.layout.kv == KvLayout::kBsr;
+    const int rows = sparse ? spec.layout.block_rows : qo_len;
+    for (int q = 0; q < qo_len || (q == 0 && !sparse); q += std::max(1, rows), ++e) {
+      const Entry& entry = seen.entries.at(e);
+      CAPTURE(r, e, q);
+      REQUIRE(entry.batch == r);
+      REQUIRE(entry.qo_len == qo_len);
+      REQUIRE(entry.kv_len == kv_len);
+      REQUIRE(entry.q_first == q);
+      REQUIRE(entry.q_end == std::min(q + rows, qo_len));
+      if (sparse) {
+        const int blocks = batch.block_indptr[row + 1] - batch.block_indptr[row];
+        REQUIRE(entry.walk_len == blocks * spec.layout.block_columns);
+        ++row;
+      } else {
+        REQUIRE(entry.walk_len == kv_len);
+      }
+    }
+  }
+  REQUIRE(e == seen.entries.size());
+}
+
 void check_partials(const Spec& spec, const PlanLayout& layout, const Seen& seen) {
   std::vector<std::pair<std::int64_t, std::int64_t>> rows;
   std::set<int> merges;
@@ -150,6 +182,7 @@ Checked check_plan(const Spec& spec, const std::vector<KernelChoice>& kernels, c
   REQUIRE(plan->block.size() <= layout->plan_bytes);
   REQUIRE(layout->plan_bytes <= layout->partial_o_offset);
   const Seen seen = read(plan_to_json(spec, kernels, *plan));
+  check_entries(spec, batch, seen);
   check_tiles(spec, batch.kv_heads, {spec.variant.mask.causal, *spec.variant.mask.window_left},
               seen);
   check_partials(spec, *layout, seen);

@@ -2,22 +2,32 @@
 // From trees: shared prefixes, and drafts on top of a context.
 #include <algorithm>
 #include <limits>
-#include <optional>
 
 #include "plan/block_sparse/checks.h"
 
 namespace attnloom {
 namespace {
 
-// The nodes from a root down to `node`; nullopt: they do not end. REQUIRES: parents in range.
-std::optional<std::vector<std::int32_t>> path_to(IndexArray parent, std::int32_t node) {
+// The nodes from a root down to `node`. REQUIRES: check_parents passed.
+std::vector<std::int32_t> path_to(IndexArray parent, std::int32_t node) {
   std::vector<std::int32_t> path;
-  for (; node >= 0; node = parent[node]) {
-    if (path.size() == parent.size()) return std::nullopt;
-    path.push_back(node);
-  }
+  for (; node >= 0; node = parent[node]) path.push_back(node);
   std::reverse(path.begin(), path.end());
   return path;
+}
+
+// The first node whose ancestors never end; -1: there is none. Each node is walked once.
+// REQUIRES: parents in range.
+std::int64_t endless(IndexArray parent) {
+  std::vector<std::int64_t> walked_from(parent.size(), -1);
+  for (std::int64_t start = 0; start < std::ssize(parent); ++start) {
+    for (std::int32_t node = static_cast<std::int32_t>(start); node >= 0; node = parent[node]) {
+      if (walked_from[node] == start) return start;
+      if (walked_from[node] >= 0) break;
+      walked_from[node] = start;
+    }
+  }
+  return -1;
 }
 
 Status check_parents(const std::string& group, const std::string& who, IndexArray parent,
@@ -29,11 +39,10 @@ Status check_parents(const std::string& group, const std::string& who, IndexArra
                        text(parent[n]),
                    "-1 is a root");
   }
-  return ok_status();
-}
-
-Status cycle(const std::string& group, const std::string& who, std::int64_t at) {
-  return invalid(entry(group, "parent", at), who + "its ancestors never end at a root",
+  const std::int64_t node = endless(parent);
+  if (node < 0) return ok_status();
+  return invalid(entry(group, "parent", first + node),
+                 who + "the ancestors of node " + text(node) + " never end at a root",
                  "a tree has no cycle");
 }
 
@@ -73,10 +82,8 @@ Result<TokenKeys> path_keys(const PrefixTree& tree, std::size_t request) {
                    who + "wanted a node from 0 to " + text(std::ssize(tree.parent) - 1) +
                        ", given " + text(node),
                    "a request without shared keys has a root of its own");
-  const auto path = path_to(tree.parent, node);
-  if (!path) return cycle("tree", who, node);
   TokenKeys keys;
-  for (const std::int32_t n : *path)
+  for (const std::int32_t n : path_to(tree.parent, node))
     keys.push_back({tree.key_begin[n], tree.key_begin[n] + tree.key_count[n]});
   TokenKeys sorted = keys;
   std::erase_if(sorted, [](const KeyRange& range) { return range.begin == range.end; });
@@ -142,10 +149,8 @@ Result<BlockSparse> from_draft_trees(const DraftTrees& drafts, BlockSize block) 
     ATTNLOOM_CHECK(check_parents("drafts", who, parent, first));
     std::vector<TokenKeys> tokens(parent.size());
     for (std::int32_t i = 0; i < std::ssize(parent); ++i) {
-      const auto path = path_to(parent, i);
-      if (!path) return cycle("drafts", who, first + i);
       tokens[i].push_back({0, static_cast<std::int32_t>(context)});
-      for (const std::int32_t ancestor : *path) {
+      for (const std::int32_t ancestor : path_to(parent, i)) {
         const auto key = static_cast<std::int32_t>(context + ancestor);
         tokens[i].push_back({key, key + 1});
       }

@@ -2,6 +2,7 @@
 // A user's C++ program: the header-only interface compiles under strict warnings and links to the C
 // symbols alone.
 #include <attnloom/attnloom.hpp>
+#include <attnloom/block_sparse.hpp>
 #include <iostream>
 
 int main() {
