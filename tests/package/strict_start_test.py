@@ -25,7 +25,7 @@ SKIPPED = 77
 OPENED = re.compile(r'(?:open|openat|openat2)\((?:AT_FDCWD, |\d+, )?"([^"]*)", ([A-Z_|]+)[^)]*\) += (-?\d+)')
 READ_ONLY = 0x1
 REMOUNT_BIND = 0x20 | 0x1000
-# A namespace of other users must keep what its mounts forbid already.
+# Named again, or a remount would take them away.
 KEPT_FLAGS = {"nosuid": 0x2, "nodev": 0x4, "noexec": 0x8, "noatime": 0x400, "nodiratime": 0x800, "relatime": 0x200000}
 EXECUTED = re.compile(r'execve\("([^"]*)".*\) += 0')
 
@@ -50,9 +50,12 @@ def prepare(attnloom, place):
 
 def read_only_prefix():
     """What starts a command with read-only file systems, or why there is none."""
+    # In a user namespace the owner of /tmp is nobody whom the cache knows, so it trusts nothing there.
+    if os.geteuid() != 0:
+        return [], "only root may remount them"
     if shutil.which("unshare") is None:
         return [], "unshare is not installed"
-    unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+    unshare = ["unshare", "--mount"]
     tried = subprocess.run([*unshare, "true"], capture_output=True, text=True)
     return (unshare, "") if tried.returncode == 0 else ([], tried.stderr.strip())
 
@@ -67,8 +70,8 @@ def remount_read_only():
         libc.mount(None, target, None, REMOUNT_BIND | READ_ONLY | flags, None)
 
 
-def run_read_only(place, change_user, command):
-    """In the new namespace: what `main` started."""
+def run_read_only(place, command):
+    """In the new namespace: what `main` started as root."""
     remount_read_only()
     for folder in (place, "/tmp", "/dev/shm", "/var/tmp"):
         if not os.path.isdir(folder):
@@ -79,10 +82,9 @@ def run_read_only(place, change_user, command):
             check(error.errno == errno.EROFS or folder != place, f"{folder}: {error}, wanted a read-only file system")
         else:
             sys.exit(f"{folder} is still writable")
-    if change_user:
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
+    os.setgroups([])
+    os.setgid(NOBODY)
+    os.setuid(NOBODY)
     os.execvp(command[0], command)
 
 
@@ -91,9 +93,8 @@ def start(place, trace, target, read_only):
     command = ["/usr/bin/env", "-i", "ATTNLOOM_JIT=never", f"ATTNLOOM_CACHE_RO={place}/kernels.alb"]
     program = [f"{place}/attnloom", "compile", f"{place}/spec.json", "--target", target, "--json"]
     strace = ["strace", "-f", "-qq", "-e", "trace=execve,open,openat,openat2", "-o", f"/dev/fd/{trace.fileno()}"]
-    is_root = os.geteuid() == 0
-    inside = [sys.executable, str(pathlib.Path(__file__).resolve()), "--read-only", str(place), str(int(is_root))]
-    other = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if is_root and not read_only else {}
+    inside = [sys.executable, str(pathlib.Path(__file__).resolve()), "--read-only", str(place)]
+    other = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 and not read_only else {}
     whole = [*read_only, *(inside if read_only else []), *strace, *command, *program]
     return subprocess.run(whole, cwd="/", capture_output=True, text=True, pass_fds=[trace.fileno()], **other)
 
@@ -145,6 +146,6 @@ def main():
 
 
 if sys.argv[1] == "--read-only":
-    run_read_only(sys.argv[2], sys.argv[3] == "1", sys.argv[4:])
+    run_read_only(sys.argv[2], sys.argv[3:])
 else:
     main()
