@@ -72,8 +72,12 @@ class Builder {
   std::uint8_t slot_bytes(std::uint32_t slot) const { return slots_[slot].bytes; }
   std::optional<std::int64_t> immediate(const PtxOperand& operand);
 
+  void note_async() { uses_async_ = true; }
+
   // The slot and displacement of "[base+offset]". Symbols become constants or symbol rows.
   std::uint32_t address(const PtxOperand& operand, Space space, Ins& ins);
+  // The whole address in 64 bits.
+  std::uint32_t wide_address(const PtxOperand& operand, Space space);
 
   Draft& emit(const Ins& ins, std::initializer_list<std::uint32_t> outputs,
               std::initializer_list<std::uint32_t> inputs);
@@ -112,6 +116,7 @@ class Builder {
   std::uint32_t map_slot(std::map<std::pair<std::uint8_t, std::uint64_t>, std::uint32_t>& slots,
                          Slot slot);
   void layout_parameters(const PtxFunction& function);
+  Kernel describe() const;
 
   const PtxModule& module_;
   Isa isa_;
@@ -127,7 +132,8 @@ class Builder {
   const PtxStatement* statement_ = nullptr;
   Instance* instance_ = nullptr;
   std::string entry_name_;
-  std::uint32_t threads_limit_ = 0;
+  std::uint32_t threads_limit_ = 0, registers_limit_ = 0, ctas_per_sm_ = 1;
+  bool uses_async_ = false;
   std::unordered_map<std::uint32_t, std::uint32_t> parameter_offset_;
   std::uint32_t parameter_bytes_ = 0;
   std::unordered_map<std::uint32_t, std::uint64_t> shared_offset_;
@@ -143,5 +149,8 @@ DecodeFn find_memory_decoder(std::string_view base);
 DecodeFn find_copy_decoder(std::string_view base);
 DecodeFn find_warp_decoder(std::string_view base);
 DecodeFn find_control_decoder(std::string_view base);
+DecodeFn find_async_decoder(std::string_view base);
+bool decode_bulk_copy(Opcode& op, Builder& builder);
+bool decode_async_fence(Opcode& op, Builder& builder);
 
 }  // namespace attnloom::sim

@@ -61,13 +61,22 @@ void assign_values(std::span<const Slot> slots, const std::vector<LiveRange>& ra
 
 }  // namespace
 
-Kernel Builder::finish() {
+// What the kernel is, beside its instructions.
+Kernel Builder::describe() const {
   Kernel k;
   k.name = entry_name_;
   k.threads_limit = threads_limit_;
+  k.registers_limit = registers_limit_;
+  k.ctas_per_sm = ctas_per_sm_;
+  k.uses_async = uses_async_;
   k.parameter_bytes = parameter_bytes_;
   k.static_shared_bytes = static_cast<std::uint32_t>((shared_bytes_ + 15) / 16 * 16);
   k.local_bytes = (local_bytes_ + 15) / 16 * 16;
+  return k;
+}
+
+Kernel Builder::finish() {
+  Kernel k = describe();
   for (std::uint32_t slot : dynamic_shared_) {
     std::uint64_t align = slots_[slot].value;
     std::uint64_t begin = (shared_bytes_ + align - 1) / align * align;

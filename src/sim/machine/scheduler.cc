@@ -13,6 +13,16 @@ namespace {
 // A warp that reaches no barrier in so many instructions may be polling for another one.
 constexpr std::uint64_t kSliceInstructions = 1 << 20;
 
+// The group that polled in vain must not keep those behind it from doing what it waits for.
+std::uint32_t next_behind(const std::vector<Group>& groups, std::uint32_t polled,
+                          std::uint32_t otherwise) {
+  std::uint32_t pc = kNone;
+  for (const Group& g : groups) {
+    if (g.pc > polled) pc = std::min(pc, g.pc);
+  }
+  return pc != kNone ? pc : otherwise;
+}
+
 // Takes the group to run next, together with all others at the same pc. REQUIRES: there are groups.
 Group take_group(Warp& warp, std::uint32_t& stop) {
   std::vector<Group>& groups = warp.groups;
@@ -20,6 +30,8 @@ Group take_group(Warp& warp, std::uint32_t& stop) {
   for (const Group& g : groups)
     pc = warp.last_group_first ? std::max(pc, g.pc) : std::min(pc, g.pc);
   warp.last_group_first = false;
+  if (warp.poll_pc != kNone) pc = next_behind(groups, warp.poll_pc, pc);
+  warp.poll_pc = kNone;
   Group taken{pc, 0};
   std::size_t kept = 0;
   stop = ~0u;
@@ -44,6 +56,23 @@ void branch_table(Warp& warp, const Ins& ins, std::uint32_t mask, Group& g) {
   }
   g.mask &= ~mask;
   ++g.pc;
+}
+
+// True: the warp's turn is over.
+bool wait(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask, Group& g) {
+  if (mask == 0) {
+    ++g.pc;
+    return false;
+  }
+  Turn turn = ins.wait(cta, warp, ins, mask);
+  std::uint32_t at = g.pc;
+  if (turn != Turn::kAgain) ++g.pc;
+  if (turn == Turn::kGoOn) return false;
+  warp.poll_pc = at + 1;
+  warp.waits_at = &ins;
+  warp.polled_at = cta.events;
+  warp.state = Warp::State::kPolling;
+  return true;
 }
 
 enum class After : std::uint8_t { kNext, kRegroup, kStop };
@@ -77,6 +106,8 @@ After control(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask, Group& g
       g.mask = 0;
       execute_barrier(cta, warp, ins, mask);
       return After::kStop;
+    case InsKind::kWait:
+      return wait(cta, warp, ins, mask, g) ? After::kStop : After::kNext;
     default:
       ++g.pc;
       return After::kNext;
