@@ -86,6 +86,8 @@ struct Ins {
   Rounding rounding = Rounding::kNone;
   std::uint8_t detail = 0;
   std::uint16_t flags = 0;
+  std::uint8_t outputs = 0;   // of `more`, up to 255
+  std::uint8_t operands = 0;  // outputs and inputs, up to 255
 };
 
 }  // namespace attnloom::sim

@@ -191,6 +191,7 @@ bool decode_async_fence(Opcode& op, Builder& b) {
 
 DecodeFn find_async_decoder(std::string_view base) {
   if (base == "mbarrier") return &decode_mbarrier;
+  if (base == "wgmma") return &decode_wgmma;
   return base == "setmaxnreg" ? &decode_setmaxnreg : nullptr;
 }
 

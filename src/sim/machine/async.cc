@@ -10,7 +10,7 @@
 namespace attnloom::sim {
 
 Async::Async(std::uint32_t warp_count)
-    : warps(warp_count), groups((warp_count + 3) / 4), warp(warp_count) {
+    : warps(warp_count), groups((warp_count + 3) / 4), warp(warp_count), group(groups) {
   clock.assign(agents() - 2 * warps, 0);
 }
 
@@ -26,6 +26,7 @@ void Async::begin(const ClockFrame& frame) {
   loads.clear();
   std::fill(clock.begin(), clock.end(), frame.base - 1);
   for (AsyncWarp& w : warp) w = AsyncWarp{};
+  for (Warpgroup& g : group) g = Warpgroup{};
 }
 
 std::uint64_t shared_operand(const Warp& warp, const Ins& ins, std::size_t k, int lane) {

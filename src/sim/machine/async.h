@@ -16,6 +16,7 @@
 
 #include "sim/check/shared_shadow.h"
 #include "sim/check/sync.h"
+#include "sim/machine/wgmma.h"
 #include "sim/tensor_map.h"
 
 namespace attnloom::sim {
@@ -72,6 +73,7 @@ struct Async {
   std::uint32_t barriers_made = 0;
   std::vector<BulkLoad> loads;
   std::vector<AsyncWarp> warp;
+  std::vector<Warpgroup> group;
   std::vector<std::uint32_t> clock;  // by agent, from the first that is no warp
   std::uint32_t registers_free = 0;  // of the CTA's share
 

@@ -108,6 +108,10 @@ Cta::Cta(Launch& l) : launch(l), kernel(l.kernel), checks(l.checks) {
     std::uint32_t threads = std::min<std::uint32_t>(thread_count - k * kLanes, kLanes);
     warps[k].all_lanes = threads == kLanes ? ~0u : (1u << threads) - 1;
   }
+  if (kernel.uses_wgmma) {
+    row_marks_.resize(file / kRowMarkBytes * count);
+    for (Warp& w : warps) w.row_marks = row_marks_.data() + w.id * (file / kRowMarkBytes);
+  }
   fill_constants();
 }
 
@@ -162,6 +166,7 @@ void Cta::begin(std::uint32_t linear_index) {
   shared_sync.clear();
   sectors.clear();
   barriers.fill(Barrier{});
+  std::fill(row_marks_.begin(), row_marks_.end(), kRowTouched);
   for (Warp& w : warps) {
     std::memcpy(w.registers, constants.data(), constants.size());
     std::memset(w.registers + constants.size(), 0xff, kernel.register_bytes - constants.size());

@@ -89,6 +89,20 @@ void exec_bulk_commit(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
 // imm groups may stay; detail: 1 only the source must be read.
 void exec_bulk_wait(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
 
+// D | D, A (4 registers or a descriptor), B's descriptor, scale-d. WgmmaFlag, imm = N,
+// type and source = A's and B's.
+enum WgmmaFlag : std::uint16_t {
+  kWgmmaRegisterA = 1,
+  kWgmmaTransposeA = 2,
+  kWgmmaTransposeB = 4,
+  kWgmmaNegateA = 8,
+  kWgmmaNegateB = 16,
+};
+Turn wait_mma_async(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
+void exec_wgmma_fence(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
+void exec_wgmma_commit(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
+Turn wait_wgmma(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);  // imm groups may stay
+
 // InsKind::kBarrier: result (kNone) | id, threads (kNone: all), predicate (kNone). detail:
 enum class BarrierOp : std::uint8_t { kSync, kArrive, kRedPopc, kRedAnd, kRedOr };
 

@@ -182,6 +182,7 @@ std::string describe_wait(Cta& cta, const Warp& w) {
     return "waits for " + std::to_string(ins.imm) + " registers a thread, " +
            std::to_string(cta.async->registers_free) + " of the CTA are free";
   }
+  if (ins.wait == &wait_wgmma) return "waits for wgmma that its whole warpgroup has not issued";
   std::string text = "waits for " + std::string(ins.detail == 0 ? "parity " : "the end of phase ") +
                      std::to_string(w.poll.phase) + " of " + at(w.poll.address);
   auto it = cta.async->barriers.find(static_cast<std::uint32_t>(w.poll.address));

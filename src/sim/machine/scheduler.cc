@@ -4,6 +4,7 @@
 // lets paths meet.
 #include <algorithm>
 #include <bit>
+#include <string>
 
 #include "sim/machine/state.h"
 
@@ -114,7 +115,25 @@ After control(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask, Group& g
   }
 }
 
+// Registers that a wgmma under way owns: nobody may use its sums, nobody may write its A.
+void watch_registers(Cta& cta, Warp& warp, const Ins& ins) {
+  for (std::uint32_t k = 0; k < ins.operands; ++k) {
+    if (ins.more[k] == kNone) continue;
+    std::uint8_t& mark = warp.row_marks[ins.more[k] / kRowMarkBytes];
+    bool is_output = k < ins.outputs;
+    if ((mark & (kRowAccumulates | (is_output ? kRowMultiplies : 0))) != 0) {
+      cta.launch.findings.add(kind::kInFlightRegister, ins, [&] {
+        const char* what = (mark & kRowAccumulates) != 0 ? "sums" : "A";
+        return std::string(is_output ? "writes" : "reads") + " a register with the " + what +
+               " of a wgmma that was not waited for, " + cta.describe(warp, -1);
+      });
+    }
+    if (is_output) mark |= kRowTouched;
+  }
+}
+
 // Runs one group. True: the warp goes on with its other groups.
+template <bool kWatch>
 bool run_group(Cta& cta, Warp& warp, Group g, std::uint32_t stop, std::uint64_t limit) {
   const Ins* program = cta.kernel.ins.data();
   std::byte* registers = warp.registers;
@@ -130,6 +149,7 @@ bool run_group(Cta& cta, Warp& warp, Group g, std::uint32_t stop, std::uint64_t 
     executed += ins.weight;
     if (ins.kind <= InsKind::kExec) {
       if (mask != 0) {
+        if constexpr (kWatch) watch_registers(cta, warp, ins);
         if (ins.kind == InsKind::kLane) {
           ins.lane(registers, ins, mask);
         } else {
@@ -157,9 +177,12 @@ bool run_group(Cta& cta, Warp& warp, Group g, std::uint32_t stop, std::uint64_t 
 void run_warp(Cta& cta, Warp& warp) {
   std::uint64_t begin = warp.executed, limit = begin + kSliceInstructions;
   std::uint32_t stop = ~0u;
+  bool watches = cta.checks && warp.row_marks != nullptr;
   while (!warp.groups.empty()) {
     Group g = take_group(warp, stop);
-    if (!run_group(cta, warp, g, stop, limit)) break;
+    bool goes_on = watches ? run_group<true>(cta, warp, g, stop, limit)
+                           : run_group<false>(cta, warp, g, stop, limit);
+    if (!goes_on) break;
     if (warp.executed >= limit) {
       warp.last_group_first = true;
       break;

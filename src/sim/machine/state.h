@@ -17,6 +17,7 @@
 #include "sim/check/sync.h"
 #include "sim/machine/counting.h"
 #include "sim/machine/memory.h"
+#include "sim/machine/wgmma.h"
 #include "sim/program.h"
 
 namespace attnloom::sim {
@@ -64,8 +65,9 @@ struct Warp {
     std::uint64_t address = 0;
     std::uint64_t phase = 0;
   };
-  Poll poll;                    // mbarrier
-  std::uint64_t polled_at = 0;  // Cta::events
+  Poll poll;                          // mbarrier
+  std::uint64_t polled_at = 0;        // Cta::events
+  std::uint8_t* row_marks = nullptr;  // RowMark by 64 bytes of the register file; with wgmma only
 
   std::uint32_t live_mask() const {
     std::uint32_t mask = 0;
@@ -146,8 +148,13 @@ struct Cta {
   ClockFrame frame;
   std::array<Barrier, 16> barriers;
   SectorCache sectors;
-  std::unique_ptr<Async> async;      // of kernels that use it
-  std::uint64_t events = 0;          // that a warp may have waited for
+  std::unique_ptr<Async> async;  // of kernels that use it
+  std::uint64_t events = 0;      // that a warp may have waited for
+  struct Scratch {               // of one product; kept for its memory
+    std::vector<std::byte> raw;
+    std::vector<float> turned, a, b;
+  };
+  Scratch scratch;
   std::vector<std::byte> constants;  // first part of every warp's register file
 
   void begin(std::uint32_t linear_index);
@@ -194,6 +201,7 @@ struct Cta {
   void report_deadlock(std::string_view why);
 
   std::vector<std::byte> register_storage_, local_storage_;
+  std::vector<std::uint8_t> row_marks_;
   std::uint64_t idle_since_ = 0;
   int idle_rounds_ = 0;
 };
