@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/tensor_map.h"
 #include "compile/artifact.h"
 #include "spec/types.h"
 
@@ -70,6 +71,9 @@ class Backend {
   // The host bytes must stay as they are until the copy is done (an event tells).
   virtual Status copy_in_async(DeviceAddress to, std::span<const std::byte> from,
                                Stream stream) = 0;
+  // The device's own form of a tensor map, for a kernel's parameters. Nothing is allocated.
+  // Errors: ARGUMENT_INVALID with the field as path, DRIVER_TOO_OLD.
+  virtual Result<TensorMap> encode_tensor_map(const TensorMapShape& shape) = 0;
   virtual Result<std::unique_ptr<Event>> make_event() = 0;
   virtual Status record(Event& event, Stream stream) = 0;
   virtual Status wait(Event& event) = 0;  // an event never recorded is already over

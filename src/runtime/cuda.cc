@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <optional>
 #include <utility>
@@ -97,6 +98,7 @@ class CudaBackend : public Backend {
   Status launch(LoadedKernel& kernel, const LaunchShape& shape, std::span<const std::byte> args,
                 Stream stream) override;
   Status copy_in_async(DeviceAddress to, std::span<const std::byte> from, Stream stream) override;
+  Result<TensorMap> encode_tensor_map(const TensorMapShape& shape) override;
   Result<std::unique_ptr<Event>> make_event() override;
   Status record(Event& event, Stream stream) override;
   Status wait(Event& event) override;
@@ -282,6 +284,23 @@ Status CudaBackend::copy_in_async(DeviceAddress to, std::span<const std::byte> f
   return session_.check(
       api_.memcpy_htod_async(to, from.data(), from.size(), static_cast<CUstream>(stream)),
       "cuMemcpyHtoDAsync", Code::kLaunch);
+}
+
+Result<TensorMap> CudaBackend::encode_tensor_map(const TensorMapShape& shape) {
+  ATTNLOOM_CHECK(check_tensor_map(shape));
+  ATTNLOOM_CHECK(enter());
+  // CU_TENSOR_MAP_DATA_TYPE_UINT8, 16, 32 and 64: a copy needs the size only.
+  const int type = shape.element_bytes == 8 ? 4 : shape.element_bytes / 2;
+  const std::array<std::uint32_t, 5> dense = {1, 1, 1, 1, 1};
+  constexpr int kNotInterleaved = 0, kPromoteTo256Bytes = 3, kFillZeros = 0;
+  TensorMap map;
+  const CUresult result = api_.tensor_map_encode_tiled(
+      map.bytes.data(), type, static_cast<unsigned>(shape.rank),
+      reinterpret_cast<void*>(shape.address), shape.dims.data(), shape.stride_bytes.data(),
+      shape.box.data(), dense.data(), kNotInterleaved, static_cast<int>(shape.swizzle),
+      kPromoteTo256Bytes, kFillZeros);
+  ATTNLOOM_CHECK(session_.check(result, "cuTensorMapEncodeTiled", Code::kArgumentInvalid));
+  return map;
 }
 
 Result<std::unique_ptr<Event>> CudaBackend::make_event() {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -55,6 +56,11 @@ using CUevent = struct CUevent_st*;
     (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, \
      unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,               \
      void** parameters, void** extra))                                                         \
+  X(tensor_map_encode_tiled, cuTensorMapEncodeTiled,                                           \
+    (void* map, int type, unsigned rank, void* address, const std::uint64_t* dims,             \
+     const std::uint64_t* stride_bytes, const std::uint32_t* box,                              \
+     const std::uint32_t* element_strides, int interleave, int swizzle, int l2_promotion,      \
+     int fill))                                                                                \
   X(stream_synchronize, cuStreamSynchronize, (CUstream stream))                                \
   X(stream_is_capturing, cuStreamIsCapturing, (CUstream stream, int* status))                  \
   X(event_create, cuEventCreate, (CUevent * event, unsigned flags))                            \

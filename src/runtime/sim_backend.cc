@@ -6,6 +6,8 @@
 #include <mutex>
 #include <utility>
 
+#include "sim/tensor_map.h"
+
 namespace attnloom {
 namespace {
 
@@ -147,6 +149,10 @@ Status SimBackend::copy_in_async(DeviceAddress to, std::span<const std::byte> fr
   const std::lock_guard lock(state_->mutex);
   state_->pending.push_back({to, from});
   return ok_status();
+}
+
+Result<TensorMap> SimBackend::encode_tensor_map(const TensorMapShape& shape) {
+  return sim::encode_tensor_map(shape);
 }
 
 Result<std::unique_ptr<Event>> SimBackend::make_event() {

@@ -32,6 +32,7 @@ class SimBackend : public Backend {
   Status launch(LoadedKernel& kernel, const LaunchShape& shape, std::span<const std::byte> args,
                 Stream stream) override;
   Status copy_in_async(DeviceAddress to, std::span<const std::byte> from, Stream stream) override;
+  Result<TensorMap> encode_tensor_map(const TensorMapShape& shape) override;
   Result<std::unique_ptr<Event>> make_event() override;
   Status record(Event& event, Stream stream) override;
   Status wait(Event& event) override;

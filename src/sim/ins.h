@@ -20,6 +20,10 @@ struct Warp;
 using LaneFn = void (*)(std::byte* registers, const Ins& ins, std::uint32_t mask);
 // Work that touches memory, other warps or the checkers.
 using ExecFn = void (*)(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
+// Work that may have to wait for others: the warp goes on, goes on after others have had a turn, or
+// tries the same instruction again when something has happened.
+enum class Turn : std::uint8_t { kGoOn, kLater, kAgain };
+using WaitFn = Turn (*)(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
 
 enum class InsKind : std::uint8_t {
   kLane,
@@ -28,6 +32,7 @@ enum class InsKind : std::uint8_t {
   kBranchTable,  // to table[register o[0]]
   kExit,
   kBarrier,  // may block the warp
+  kWait,     // may end the warp's turn
   kNothing,
 };
 
@@ -57,6 +62,7 @@ struct Ins {
   union {
     LaneFn lane = nullptr;
     ExecFn exec;
+    WaitFn wait;
   };
   std::uint32_t o[6] =
       {};  // byte offsets of the first operands in the register file; kNone: absent
@@ -80,6 +86,8 @@ struct Ins {
   Rounding rounding = Rounding::kNone;
   std::uint8_t detail = 0;
   std::uint16_t flags = 0;
+  std::uint8_t outputs = 0;   // of `more`, up to 255
+  std::uint8_t operands = 0;  // outputs and inputs, up to 255
 };
 
 }  // namespace attnloom::sim

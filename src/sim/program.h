@@ -83,6 +83,11 @@ struct Kernel {
   std::uint32_t static_shared_bytes = 0;
   std::uint32_t local_bytes = 0;  // of one thread
   std::uint32_t threads_limit = 0;
+  std::uint32_t registers_limit = 0;  // of one thread, where the text says so; 0: it does not
+  std::uint32_t ctas_per_sm = 1;      // that the launch bounds ask for
+  bool uses_async = false;            // mbarriers, bulk copies, wgmma or setmaxnreg
+  bool uses_wgmma = false;
+  const ProductOps* products = nullptr;
 };
 
 // A .global or .const variable.

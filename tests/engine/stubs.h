@@ -172,6 +172,7 @@ class StubBackend : public Backend {
     script_->pending.push_back({to, from});
     return ok_status();
   }
+  Result<TensorMap> encode_tensor_map(const TensorMapShape&) override { return TensorMap{}; }
   Result<std::unique_ptr<Event>> make_event() override {
     return std::unique_ptr<Event>(std::make_unique<StubEvent>());
   }

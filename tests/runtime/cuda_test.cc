@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <thread>
 
 #include "runtime/fake_driver.h"
@@ -189,6 +190,30 @@ TEST_CASE("capture state is the stream's, and an implicit capture counts as one"
   CHECK(capturing(&stream));
   driver.set_capture(-1);
   CHECK(capturing(nullptr));
+}
+
+TEST_CASE("a tensor map is the driver's; what no device encodes never reaches it") {
+  FakeDriver driver;
+  const auto backend = make_backend();
+  TensorMapShape shape;
+  shape.address = 0x10000;
+  shape.element_bytes = 8;
+  shape.rank = 2;
+  shape.dims = {16, 9};
+  shape.stride_bytes = {128};
+  shape.box = {16, 4};
+  shape.swizzle = TensorSwizzle::k128;
+  const auto map = backend->encode_tensor_map(shape);
+  REQUIRE(map.ok());
+  std::uint64_t asked[7];
+  std::memcpy(asked, map->bytes.data(), sizeof(asked));
+  const std::uint64_t wanted[7] = {4, 2, 0x10000, 9, 128, 16, 3};
+  CHECK(std::memcmp(asked, wanted, sizeof(asked)) == 0);
+  shape.element_bytes = 2;
+  CHECK(backend->encode_tensor_map(shape).ok());
+  shape.box[1] = 300;
+  CHECK(backend->encode_tensor_map(shape).status().path == "box");
+  CHECK(driver.calls("cuTensorMapEncodeTiled") == 2);
 }
 
 // B105.

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -266,6 +267,22 @@ FAKE_CUDA int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, std:
                                    void*) {
   FAKE_ENTER("cuMemcpyHtoDAsync");
   std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  return 0;
+}
+// The map holds what was asked for, in the order of the arguments.
+FAKE_CUDA int cuTensorMapEncodeTiled(void* map, int type, unsigned rank, void* address,
+                                     const std::uint64_t* dims, const std::uint64_t* stride_bytes,
+                                     const std::uint32_t* box, const std::uint32_t*, int,
+                                     int swizzle, int, int) {
+  FAKE_ENTER("cuTensorMapEncodeTiled");
+  const std::uint64_t asked[] = {static_cast<std::uint64_t>(type),
+                                 rank,
+                                 reinterpret_cast<std::uint64_t>(address),
+                                 dims[rank - 1],
+                                 stride_bytes[0],
+                                 box[0],
+                                 static_cast<std::uint64_t>(swizzle)};
+  std::memcpy(map, asked, sizeof(asked));
   return 0;
 }
 FAKE_CUDA int cuMemcpyHtoD_v2(unsigned long long to, const void* from, std::size_t bytes) {

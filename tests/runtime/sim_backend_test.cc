@@ -81,6 +81,18 @@ TEST_CASE("an artifact without PTX cannot run on the simulator") {
   CHECK(device.load(artifact, "attention", 0).status().code == Code::kLoadFailed);
 }
 
+TEST_CASE("the simulator has a tensor map of its own") {
+  SimBackend device(sim::profiles().front(), {});
+  TensorMapShape shape;
+  shape.address = 0x10000;
+  shape.rank = 1;
+  shape.dims = {64};
+  shape.box = {64};
+  CHECK(device.encode_tensor_map(shape).ok());
+  shape.address += 2;
+  CHECK(device.encode_tensor_map(shape).status().path == "address");
+}
+
 TEST_CASE("the default profile is an H200") {
   SimBackend device(sim::profiles().front(), {});
   CHECK(device.device().target.name() == "sm_90a");

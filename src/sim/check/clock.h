@@ -4,9 +4,11 @@
 // An agent is a source of accesses: each warp is two, one for its weak accesses and one for its
 // strong ones (atomics, volatile, relaxed). The second exists because whoever observes a strong
 // write is ordered after that write alone, not after what its warp did before (that takes a
-// release). Agents of one CTA are numbered 0 .. n-1 ("local"); in a launch an agent is cta * n +
-// local. A warp keeps its own CTA's components dense, and those of other CTAs in a sorted list that
-// is empty until it acquires something.
+// release). What works on its own has agents too, in kernels that use it (machine/async.h).
+//
+// Agents of one CTA are numbered 0 .. n-1 ("local": weak ones of the warps, then strong ones, then
+// the others); in a launch an agent is cta * n + local. A warp keeps its own CTA's components
+// dense, and those of other CTAs in a sorted list that is empty until it acquires something.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +28,12 @@ std::uint32_t component(const SparseClock& clock, std::uint32_t agent);  // 0 if
 // CTA).
 struct ClockFrame {
   std::uint32_t cta = 0;
+  std::uint32_t warps = 0;   // of a CTA
   std::uint32_t agents = 0;  // of a CTA
   std::uint32_t base = 1;    // components below are "nothing known"
 
   std::uint32_t first_agent() const { return cta * agents; }
+  bool is_strong(std::uint32_t agent) const { return agent % agents - warps < warps; }
 };
 
 class VectorClock {

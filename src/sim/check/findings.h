@@ -29,6 +29,16 @@ inline constexpr std::string_view kInactiveLanes = "inactive-lanes";
 inline constexpr std::string_view kBarrierCount = "barrier-count";
 inline constexpr std::string_view kBadCopySize = "bad-copy-size";
 inline constexpr std::string_view kTrap = "trap";
+inline constexpr std::string_view kMbarrierState = "mbarrier-state";
+inline constexpr std::string_view kMbarrierOverflow = "mbarrier-overflow";
+inline constexpr std::string_view kMbarrierFence = "missing-mbarrier-fence";
+inline constexpr std::string_view kProxyFence = "missing-proxy-fence";
+inline constexpr std::string_view kUnfinishedCopy = "unfinished-copy";
+inline constexpr std::string_view kTensorMap = "bad-tensor-map";
+inline constexpr std::string_view kRegisterBudget = "register-budget";
+inline constexpr std::string_view kWgmma = "bad-wgmma";
+inline constexpr std::string_view kWgmmaFence = "missing-wgmma-fence";
+inline constexpr std::string_view kInFlightRegister = "in-flight-register";
 }  // namespace kind
 
 class Findings {

@@ -26,17 +26,15 @@ bool GlobalShadow::ordered_slow(const GlobalAccess& a, std::uint32_t agent,
     a.met_clock = clock;
     return true;
   }
-  return a.is_strong &&
-         agent % a.frame.agents >= a.frame.agents / 2;  // two strong accesses do not race
+  return a.is_strong && a.frame.is_strong(agent);  // two strong accesses do not race
 }
 
 void GlobalShadow::race(const GlobalAccess& a, int lane, const Allocation& allocation,
                         std::size_t offset, const char* what, std::uint32_t agent,
                         std::uint32_t other_ins) {
   a.cta.launch.findings.add(kind::kRaceGlobal, a.ins, [&] {
-    std::uint32_t warps = a.frame.agents / 2;
-    std::string text = std::string(what) + " CTA " + std::to_string(agent / a.frame.agents) +
-                       " warp " + std::to_string(agent % warps);
+    std::string text = std::string(what) + " CTA " + std::to_string(agent / a.frame.agents) + " " +
+                       a.cta.agent_name(agent % a.frame.agents);
     if (other_ins != ~0u) text += " at " + a.cta.launch.findings.place(a.cta.kernel.ins[other_ins]);
     return text + ": " + allocation.label + "+" + std::to_string(offset) + ", " +
            a.cta.describe(a.warp, lane);

@@ -23,7 +23,8 @@ std::uint32_t byte_mask(std::uint32_t word, std::uint32_t address, std::uint32_t
 
 }  // namespace
 
-void SharedShadow::configure(std::uint32_t bytes, std::uint32_t warps) {
+void SharedShadow::configure(std::uint32_t bytes, std::uint32_t warps,
+                             std::uint32_t async_readers) {
   std::uint32_t granules = (bytes + 15) / 16;
   warps_ = warps;
   state_.assign(4 * granules, 0);
@@ -32,26 +33,29 @@ void SharedShadow::configure(std::uint32_t bytes, std::uint32_t warps) {
   writer_lane_.assign(4 * granules, 0);
   reader_.assign(std::size_t{4} * granules * warps, 0);
   strong_reader_.clear();
-  has_strong_readers_ = false;
+  async_readers_ = async_readers;
+  async_reader_.assign(std::size_t{granules} * async_readers, 0);
+  has_other_readers_ = false;
   split_.clear();
 }
 
 void SharedShadow::begin_cta() {
   std::fill(state_.begin(), state_.end(), std::uint8_t{0});
   split_.clear();
-  has_strong_readers_ = false;
+  has_other_readers_ = false;
 }
 
 void SharedShadow::forget_clocks() {
   std::fill(writer_.begin(), writer_.end(), 0u);
   std::fill(reader_.begin(), reader_.end(), 0u);
   std::fill(strong_reader_.begin(), strong_reader_.end(), 0u);
+  std::fill(async_reader_.begin(), async_reader_.end(), 0u);
 }
 
 void SharedShadow::race(const SharedAccess& a, int lane, std::uint32_t word, const char* what,
                         std::uint32_t other_agent, std::uint32_t other_ins) {
   a.cta.launch.findings.add(kind::kRaceShared, a.ins, [&] {
-    std::string text = std::string(what) + " warp " + std::to_string(other_agent % warps_);
+    std::string text = std::string(what) + " " + a.cta.agent_name(other_agent);
     if (other_ins != kNone)
       text += " at " + a.cta.launch.findings.place(a.cta.kernel.ins[other_ins]);
     return text + ": " + where(a, lane, word * 4);
@@ -82,7 +86,13 @@ void SharedShadow::check_readers(const SharedAccess& a, int lane, std::uint32_t 
     if (r[4 * v] > a.known[v])
       return race(a, lane, word, "write, not ordered after the read of", v, kNone);
   }
-  if (!has_strong_readers_ || a.is_strong) return;
+  if (!has_other_readers_) return;
+  const std::uint32_t* async = async_readers(word >> 2);
+  for (std::uint32_t v = 0; v < async_readers_; ++v) {
+    if (async[v] > a.known[2 * warps_ + v])
+      return race(a, lane, word, "write, not ordered after the read of", 2 * warps_ + v, kNone);
+  }
+  if (strong_reader_.empty() || a.is_strong) return;
   for (std::uint32_t v = 0; v < warps_; ++v) {
     if (strong_reader_[word * warps_ + v] > a.known[warps_ + v])
       return race(a, lane, word, "write, not ordered after the strong read of", v, kNone);
@@ -96,7 +106,7 @@ void SharedShadow::read_slow(const SharedAccess& a, int lane, std::uint32_t addr
     std::uint32_t mask = byte_mask(word, address, bytes);
     if ((state_[word] & kFlight) != 0) {
       findings.add(kind::kInFlightRead, a.ins, [&] {
-        return "a cp.async into it was not waited for: " + where(a, lane, word * 4);
+        return "an asynchronous copy into it was not waited for: " + where(a, lane, word * 4);
       });
     } else if ((state_[word] & mask) != mask) {
       findings.add(kind::kUninitialisedShared, a.ins,
@@ -117,7 +127,7 @@ void SharedShadow::read_slow(const SharedAccess& a, int lane, std::uint32_t addr
       continue;
     }
     if (strong_reader_.empty()) strong_reader_.assign(state_.size() * warps_, 0);
-    has_strong_readers_ = true;
+    has_other_readers_ = true;
     strong_reader_[word * warps_ + (a.agent - warps_)] = a.known[a.agent];
   }
 }
@@ -126,7 +136,7 @@ void SharedShadow::check_write(const SharedAccess& a, int lane, std::uint32_t wo
                                std::uint32_t mask, bool own_flight) {
   if ((state_[word] & kFlight) != 0 && !own_flight) {
     a.cta.launch.findings.add(kind::kInFlightWrite, a.ins, [&] {
-      return "over a cp.async that was not waited for: " + where(a, lane, word * 4);
+      return "over an asynchronous copy that was not waited for: " + where(a, lane, word * 4);
     });
   }
   check_writers(a, lane, word, mask, false);

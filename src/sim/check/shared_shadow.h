@@ -35,8 +35,9 @@ struct SharedAccess {
 
 class SharedShadow {
  public:
-  // `warps` weak agents and as many strong ones.
-  void configure(std::uint32_t bytes, std::uint32_t warps);
+  // `warps` weak agents and as many strong ones; `async_readers` agents of the async proxy that
+  // read, numbered behind them.
+  void configure(std::uint32_t bytes, std::uint32_t warps, std::uint32_t async_readers);
   void begin_cta();      // nothing is initialised; what earlier CTAs did is below the clock base
   void forget_clocks();  // the clock base starts again
 
@@ -58,6 +59,20 @@ class SharedShadow {
   void begin_copy(const SharedAccess& a, int lane, std::uint32_t address, std::uint32_t bytes);
   void end_copy(const SharedAccess& a, int lane, std::uint32_t address, std::uint32_t bytes);
 
+  // The async proxy: pieces are whole granules of 16 bytes. `a` is the warp that asks for it;
+  // `agent` is who does it, and `clock` when, by that agent's own count: whoever knows that clock
+  // is ordered after it (async_shadow.cc).
+  struct AsyncAgent {
+    std::uint32_t agent = 0;
+    std::uint32_t clock = 0;
+  };
+  void begin_async_write(const SharedAccess& a, int lane, const AsyncAgent& by,
+                         std::uint32_t address, std::uint32_t bytes);
+  void end_async_write(const AsyncAgent& by, std::uint32_t address, std::uint32_t bytes);
+  // `proxied`: what the async proxy sees of the warps' own writes; nullptr: nothing.
+  void async_read(const SharedAccess& a, int lane, const AsyncAgent& by,
+                  const std::uint32_t* proxied, std::uint32_t address, std::uint32_t bytes);
+
  private:
   static constexpr std::uint8_t kInit = 0x0f, kFlight = 0x30, kFlightOne = 0x10, kPartRead = 0x40,
                                 kSplit = 0x80;
@@ -71,7 +86,7 @@ class SharedShadow {
   std::uint32_t epoch(const SharedAccess& a) const {
     return a.agent << kClockBits | a.known[a.agent];
   }
-  bool is_strong(std::uint32_t agent) const { return agent >= warps_; }
+  bool is_strong(std::uint32_t agent) const { return agent - warps_ < warps_; }
   bool ordered(const SharedAccess& a, std::uint32_t epoch) const {
     std::uint32_t agent = agent_of(epoch);
     return clock_of(epoch) <= a.known[agent] || (a.is_strong && is_strong(agent));
@@ -114,7 +129,7 @@ class SharedShadow {
     const std::uint32_t* w = &writer_[4 * g];
     bool same = w[0] == w[1] && w[0] == w[2] && w[0] == w[3];
     if ((state & 0xb0b0b0b0u) != 0 || !same || !ordered(a, w[0]) || a.is_strong ||
-        has_strong_readers_)
+        has_other_readers_)
       return false;
     const std::uint32_t* r = readers(g, 0);
     std::uint32_t late = 0;
@@ -136,7 +151,7 @@ class SharedShadow {
   }
   bool write_word(const SharedAccess& a, int lane, std::uint32_t word) {
     if ((state_[word] & (kFlight | kSplit)) != 0 || !ordered(a, writer_[word]) || a.is_strong ||
-        has_strong_readers_)
+        has_other_readers_)
       return false;
     const std::uint32_t* r = readers(word >> 2, 0) + (word & 3);
     for (std::uint32_t v = 0; v < warps_; ++v) {
@@ -159,6 +174,13 @@ class SharedShadow {
   void set_writer(const SharedAccess& a, int lane, std::uint32_t word, std::uint32_t mask);
   void race(const SharedAccess& a, int lane, std::uint32_t word, const char* what,
             std::uint32_t other_agent, std::uint32_t other_ins);
+  bool is_free(const SharedAccess& a, std::uint32_t granule);
+  bool is_visible(const SharedAccess& a, const std::uint32_t* proxied, std::uint32_t granule) const;
+  void check_proxy(const SharedAccess& a, int lane, const std::uint32_t* proxied,
+                   std::uint32_t word);
+  const std::uint32_t* async_readers(std::uint32_t granule) const {
+    return async_reader_.data() + std::size_t{granule} * async_readers_;
+  }
 
   std::uint32_t warps_ = 0;
   std::vector<std::uint8_t> state_;           // by word
@@ -167,7 +189,9 @@ class SharedShadow {
   std::vector<std::uint8_t> writer_lane_;     // by word
   std::vector<std::uint32_t> reader_;         // by granule of 16 bytes, warp, word: clock
   std::vector<std::uint32_t> strong_reader_;  // by word and warp; empty until the first strong read
-  bool has_strong_readers_ = false;
+  std::vector<std::uint32_t> async_reader_;   // by granule and async reader: clock
+  std::uint32_t async_readers_ = 0;
+  bool has_other_readers_ = false;  // strong or async ones, since the CTA began
   std::unordered_map<std::uint32_t, Split> split_;
 };
 

@@ -48,6 +48,7 @@ void WarpClock::reset(const ClockFrame& frame) {
   known.reset(frame);
   for (VectorClock& c : fenced) c.clear();
   for (VectorClock& c : seen) c.clear();
+  proxied.clear();
 }
 
 void WarpClock::join(const WarpClock& other) {
@@ -56,6 +57,7 @@ void WarpClock::join(const WarpClock& other) {
     fenced[s].join(other.fenced[s]);
     seen[s].join(other.seen[s]);
   }
+  proxied.join(other.proxied);
 }
 
 bool apply_fence(const ClockFrame&, WarpClock& clock, Scope scope) {

@@ -21,6 +21,9 @@ struct WarpClock {
   VectorClock known;
   VectorClock fenced[2];
   VectorClock seen[2];
+  // The part of `known` that copies and matrix products of the async proxy see too. Bottom until
+  // the first fence.proxy.async.
+  VectorClock proxied;
 
   void reset(const ClockFrame& frame);
   void join(const WarpClock& other);

@@ -246,6 +246,18 @@ std::uint32_t Builder::address(const PtxOperand& operand, Space space, Ins& ins)
   return input(base, Type::kU64);
 }
 
+std::uint32_t Builder::wide_address(const PtxOperand& operand, Space space) {
+  Ins place;
+  std::uint32_t slot = address(operand, space, place);
+  if (ok() && slots_[slot].bytes == 4) slot = resize(slot, Type::kU32, 8);
+  if (!ok() || place.imm == 0) return slot;
+  std::uint32_t to = temporary(8);
+  auto displacement = static_cast<std::uint64_t>(place.imm);
+  Draft* draft = emit_lane({LaneOp::kAdd, Type::kU64}, {to}, {slot, constant(8, displacement)});
+  if (draft != nullptr) draft->ins.weight = 0;
+  return to;
+}
+
 Draft& Builder::emit(const Ins& ins, std::initializer_list<std::uint32_t> outputs,
                      std::initializer_list<std::uint32_t> inputs) {
   return emit(ins, std::span(outputs.begin(), outputs.size()),

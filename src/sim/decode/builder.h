@@ -72,8 +72,19 @@ class Builder {
   std::uint8_t slot_bytes(std::uint32_t slot) const { return slots_[slot].bytes; }
   std::optional<std::int64_t> immediate(const PtxOperand& operand);
 
+  // Marks of the kernel, and what a product that is under way keeps in its registers: no other
+  // value may get their rows before a wgmma.wait_group.
+  void note_async() { uses_async_ = true; }
+  void note_wgmma() { uses_wgmma_ = true; }
+  void keep_until_wgmma_wait(std::uint32_t slot) { wgmma_slots_.push_back(slot); }
+  void wait_for_wgmma() {  // before it is emitted
+    wgmma_waits_.push_back(static_cast<std::uint32_t>(drafts_.size()));
+  }
+
   // The slot and displacement of "[base+offset]". Symbols become constants or symbol rows.
   std::uint32_t address(const PtxOperand& operand, Space space, Ins& ins);
+  // The whole address in 64 bits.
+  std::uint32_t wide_address(const PtxOperand& operand, Space space);
 
   Draft& emit(const Ins& ins, std::initializer_list<std::uint32_t> outputs,
               std::initializer_list<std::uint32_t> inputs);
@@ -112,6 +123,8 @@ class Builder {
   std::uint32_t map_slot(std::map<std::pair<std::uint8_t, std::uint64_t>, std::uint32_t>& slots,
                          Slot slot);
   void layout_parameters(const PtxFunction& function);
+  void extend_wgmma_waits();
+  Kernel describe() const;
 
   const PtxModule& module_;
   Isa isa_;
@@ -127,7 +140,9 @@ class Builder {
   const PtxStatement* statement_ = nullptr;
   Instance* instance_ = nullptr;
   std::string entry_name_;
-  std::uint32_t threads_limit_ = 0;
+  std::uint32_t threads_limit_ = 0, registers_limit_ = 0, ctas_per_sm_ = 1;
+  bool uses_async_ = false, uses_wgmma_ = false;
+  std::vector<std::uint32_t> wgmma_slots_, wgmma_waits_;  // slots; drafts
   std::unordered_map<std::uint32_t, std::uint32_t> parameter_offset_;
   std::uint32_t parameter_bytes_ = 0;
   std::unordered_map<std::uint32_t, std::uint64_t> shared_offset_;
@@ -143,5 +158,9 @@ DecodeFn find_memory_decoder(std::string_view base);
 DecodeFn find_copy_decoder(std::string_view base);
 DecodeFn find_warp_decoder(std::string_view base);
 DecodeFn find_control_decoder(std::string_view base);
+DecodeFn find_async_decoder(std::string_view base);
+bool decode_bulk_copy(Opcode& op, Builder& builder);
+bool decode_async_fence(Opcode& op, Builder& builder);
+bool decode_wgmma(Opcode& op, Builder& builder);
 
 }  // namespace attnloom::sim

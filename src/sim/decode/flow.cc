@@ -12,7 +12,7 @@ constexpr int kDeepestCall = 16;
 
 DecodeFn find_decoder(std::string_view base) {
   for (auto find : {&find_lane_decoder, &find_memory_decoder, &find_copy_decoder,
-                    &find_warp_decoder, &find_control_decoder}) {
+                    &find_warp_decoder, &find_control_decoder, &find_async_decoder}) {
     if (DecodeFn decoder = find(base)) return decoder;
   }
   return nullptr;
@@ -42,6 +42,8 @@ void Builder::layout_parameters(const PtxFunction& function) {
 Status Builder::decode_entry(const PtxFunction& function) {
   entry_name_ = function.name;
   threads_limit_ = function.threads_limit;
+  registers_limit_ = function.registers_limit;
+  ctas_per_sm_ = function.ctas_per_sm;
   layout_parameters(function);
   Instance instance;
   instance.function = &function;

@@ -147,6 +147,8 @@ bool decode_atomic(Opcode& op, Builder& b) {
 }
 
 bool decode_fence(Opcode& op, Builder& b) {
+  if (!op.empty() && (op.front() == "proxy" || op.front() == "mbarrier_init"))
+    return decode_async_fence(op, b);
   Ins ins;
   ins.kind = InsKind::kExec;
   ins.exec = &exec_fence;

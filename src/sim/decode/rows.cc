@@ -61,13 +61,34 @@ void assign_values(std::span<const Slot> slots, const std::vector<LiveRange>& ra
 
 }  // namespace
 
-Kernel Builder::finish() {
+void Builder::extend_wgmma_waits() {
+  std::sort(wgmma_slots_.begin(), wgmma_slots_.end());
+  wgmma_slots_.erase(std::unique(wgmma_slots_.begin(), wgmma_slots_.end()), wgmma_slots_.end());
+  for (std::uint32_t draft : wgmma_waits_) {
+    drafts_[draft].first = static_cast<std::uint32_t>(operands_.size());
+    drafts_[draft].inputs = static_cast<std::uint16_t>(wgmma_slots_.size());
+    operands_.insert(operands_.end(), wgmma_slots_.begin(), wgmma_slots_.end());
+  }
+}
+
+// What the kernel is, beside its instructions.
+Kernel Builder::describe() const {
   Kernel k;
   k.name = entry_name_;
   k.threads_limit = threads_limit_;
+  k.registers_limit = registers_limit_;
+  k.ctas_per_sm = ctas_per_sm_;
+  k.uses_async = uses_async_;
+  k.uses_wgmma = uses_wgmma_;
+  k.products = &select_products(isa_);
   k.parameter_bytes = parameter_bytes_;
   k.static_shared_bytes = static_cast<std::uint32_t>((shared_bytes_ + 15) / 16 * 16);
   k.local_bytes = (local_bytes_ + 15) / 16 * 16;
+  return k;
+}
+
+Kernel Builder::finish() {
+  Kernel k = describe();
   for (std::uint32_t slot : dynamic_shared_) {
     std::uint64_t align = slots_[slot].value;
     std::uint64_t begin = (shared_bytes_ + align - 1) / align * align;
@@ -87,6 +108,7 @@ Kernel Builder::finish() {
     if (slot.kind == Slot::Kind::kSymbol)
       k.symbols.push_back({offset[s], slot.bytes, static_cast<std::uint32_t>(slot.value)});
   }
+  extend_wgmma_waits();
   // Values must not take up what is left of a block of constant predicates.
   RowAllocator values;
   assign_values(slots_, live_ranges(slots_, drafts_, operands_), values, offset);
@@ -107,6 +129,8 @@ Kernel Builder::finish() {
       std::uint32_t slot = operands_[d.first + n];
       k.operands.push_back(slot == kNone ? kNone : offset[slot]);
     }
+    ins.outputs = static_cast<std::uint8_t>(std::min<std::uint32_t>(d.outputs, 255));
+    ins.operands = static_cast<std::uint8_t>(std::min<std::uint32_t>(count, 255));
     for (std::uint32_t n = 0; n < 6; ++n) ins.o[n] = n < count ? begin[n] : kNone;
     ins.more = begin;
     ins.table = k.operands.data() + k.operands.size();

@@ -5,14 +5,17 @@ namespace attnloom::sim {
 
 namespace baseline {
 LaneFn select(const LaneForm& form);
-}
+const ProductOps& product_ops();
+}  // namespace baseline
 #if defined(ATTNLOOM_SIM_X86)
 namespace avx2 {
 LaneFn select(const LaneForm& form);
-}
+const ProductOps& product_ops();
+}  // namespace avx2
 namespace avx512 {
 LaneFn select(const LaneForm& form);
-}
+const ProductOps& product_ops();
+}  // namespace avx512
 #endif
 
 bool isa_supported(Isa isa) {
@@ -41,6 +44,15 @@ LaneFn select_lane(Isa isa, const LaneForm& form) {
 #endif
   (void)isa;
   return baseline::select(form);
+}
+
+const ProductOps& select_products(Isa isa) {
+#if defined(ATTNLOOM_SIM_X86)
+  if (isa == Isa::kAvx512) return avx512::product_ops();
+  if (isa == Isa::kAvx2) return avx2::product_ops();
+#endif
+  (void)isa;
+  return baseline::product_ops();
 }
 
 }  // namespace attnloom::sim

@@ -93,6 +93,14 @@ struct LaneForm {
 // into the Ins.
 LaneFn select_lane(Isa isa, const LaneForm& form);
 
+// What wgmma does with whole matrices: codes of a 16- or 8-bit type as floats, and sum[rows][n] +=
+// a[rows][k] b[k][n], where rows is a multiple of 4 and n of 8.
+struct ProductOps {
+  void (*widen)(Type type, const std::byte* from, float* to, int count);
+  void (*multiply)(const float* a, const float* b, float* sum, int rows, int n, int k);
+};
+const ProductOps& select_products(Isa isa);
+
 // The best set of this machine.
 Isa best_isa();
 bool isa_supported(Isa isa);

@@ -82,6 +82,7 @@ void execute_barrier(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask) {
   }
   b.expected = expected;
   ++b.arrived;
+  ++cta.events;
   b.threads += static_cast<std::uint32_t>(std::popcount(mask));
   if (ins.o[3] != kNone) {
     b.population += static_cast<std::uint32_t>(

@@ -3,6 +3,7 @@
 #include <bit>
 #include <string>
 
+#include "sim/machine/async.h"
 #include "sim/machine/state.h"
 
 namespace attnloom::sim {
@@ -92,8 +93,10 @@ Cta::Cta(Launch& l) : launch(l), kernel(l.kernel), checks(l.checks) {
   warps.resize((thread_count + kLanes - 1) / kLanes);
   shared_bytes = kernel.static_shared_bytes + c.dynamic_shared_bytes;
   auto count = static_cast<std::uint32_t>(warps.size());
-  if (checks) shadow.configure(shared_bytes, count);
-  frame.agents = 2 * count;
+  if (kernel.uses_async) async = std::make_unique<Async>(count);
+  if (checks) shadow.configure(shared_bytes, count, async != nullptr ? async->readers() : 0);
+  frame.warps = count;
+  frame.agents = async != nullptr ? async->agents() : 2 * count;
   std::size_t file = round_up(kernel.register_bytes, 64),
               local = std::size_t{kernel.local_bytes} * kLanes;
   std::byte* registers = aligned(register_storage_, file * count);
@@ -105,8 +108,14 @@ Cta::Cta(Launch& l) : launch(l), kernel(l.kernel), checks(l.checks) {
     std::uint32_t threads = std::min<std::uint32_t>(thread_count - k * kLanes, kLanes);
     warps[k].all_lanes = threads == kLanes ? ~0u : (1u << threads) - 1;
   }
+  if (kernel.uses_wgmma) {
+    row_marks_.resize(file / kRowMarkBytes * count);
+    for (Warp& w : warps) w.row_marks = row_marks_.data() + w.id * (file / kRowMarkBytes);
+  }
   fill_constants();
 }
+
+Cta::~Cta() = default;
 
 void Cta::fill_constants() {
   constants.assign(kernel.constant_bytes, std::byte{0});
@@ -143,6 +152,9 @@ void Cta::begin(std::uint32_t linear_index) {
   for (Warp& w : warps) {
     if (!w.clock.known.is_bottom()) last = std::max(last, w.clock.known.own(w.id));
   }
+  if (async != nullptr) {
+    for (std::uint32_t c : async->clock) last = std::max(last, c);
+  }
   frame.cta = linear;
   frame.base = last + 1;
   if (checks) shadow.begin_cta();
@@ -154,6 +166,7 @@ void Cta::begin(std::uint32_t linear_index) {
   shared_sync.clear();
   sectors.clear();
   barriers.fill(Barrier{});
+  std::fill(row_marks_.begin(), row_marks_.end(), kRowTouched);
   for (Warp& w : warps) {
     std::memcpy(w.registers, constants.data(), constants.size());
     std::memset(w.registers + constants.size(), 0xff, kernel.register_bytes - constants.size());
@@ -162,6 +175,7 @@ void Cta::begin(std::uint32_t linear_index) {
     fill_specials(w);
     w.state = Warp::State::kReady;
     w.last_group_first = false;
+    w.poll_pc = kNone;
     w.groups.assign(1, Group{0, w.all_lanes});
     w.executed = 0;
     w.copy_group.fill(0);
@@ -170,27 +184,39 @@ void Cta::begin(std::uint32_t linear_index) {
     w.clock.reset(frame);
     w.clock.known.own(w.id) = w.clock.known.own(strong_agent(w)) = frame.base;
   }
+  if (async != nullptr) {
+    async->begin(frame);
+    begin_registers(*this);
+  }
 }
 
 void Cta::run() {
   for (;;) {
     std::uint32_t ready = 0;
     std::uint64_t executed = 0;
-    for (const Warp& w : warps) {
+    for (Warp& w : warps) {
+      if (w.state == Warp::State::kPolling && w.polled_at != events) w.state = Warp::State::kReady;
       if (w.state == Warp::State::kReady) ready |= 1u << w.id;
       executed += w.executed;
     }
-    if (ready == 0) break;
+    if (ready == 0) {
+      if (!wake_pollers()) break;
+      continue;
+    }
     if (executed > kMostInstructions) return report_deadlock("no end in sight: ");
     std::uint32_t skip = launch.random_below(static_cast<std::uint32_t>(std::popcount(ready)));
     for (; skip > 0; --skip) ready &= ready - 1;
     Warp& w = warps[static_cast<std::size_t>(std::countr_zero(ready))];
+    w.waits_at = nullptr;
     run_warp(*this, w);
-    if (w.state == Warp::State::kDone) barriers_after_exit(*this);
+    if (w.state != Warp::State::kDone) continue;
+    ++events;
+    barriers_after_exit(*this);
   }
-  bool blocked = std::any_of(warps.begin(), warps.end(),
-                             [](const Warp& w) { return w.state == Warp::State::kBlocked; });
-  if (blocked) report_deadlock("");
+  bool stuck = std::any_of(warps.begin(), warps.end(),
+                           [](const Warp& w) { return w.state != Warp::State::kDone; });
+  if (stuck) return report_deadlock("");
+  if (async != nullptr) finish_copies(*this);
 }
 
 void Cta::report_deadlock(std::string_view why) {
@@ -206,6 +232,8 @@ void Cta::report_deadlock(std::string_view why) {
         text += " done;";
       } else if (w.waits_at == nullptr) {
         text += " runs at " + launch.findings.place(kernel.ins[w.groups[0].pc]) + ";";
+      } else if (w.waits_at->kind == InsKind::kWait) {
+        text += " (" + launch.findings.place(*w.waits_at) + ") " + describe_wait(*this, w) + ";";
       } else {
         const Barrier& b = barriers[w.waits_for];
         text += " at barrier " + std::to_string(w.waits_for) + " (" +

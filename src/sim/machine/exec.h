@@ -65,6 +65,44 @@ void exec_trap(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
 // predicate | address. space.
 void exec_is_space(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
 
+// InsKind::kWait, InsKind::kExec on mbarriers; addresses have 64 bits. | address, count.
+void exec_mbarrier_init(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
+void exec_mbarrier_inval(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);  // | address
+// state (kNone) | address, count (kNone: 1), bytes (kNone). detail: 1 arrives, 0 only expects.
+void exec_mbarrier_arrive(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
+// predicate | address, parity or state. detail: 0 parity, 1 state.
+Turn wait_mbarrier(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
+void exec_fence_mbarrier_init(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
+void exec_fence_proxy(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
+// setmaxnreg to imm registers; detail: 1 inc, 0 dec.
+Turn wait_registers(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
+
+// | shared address, global address, bytes, mbarrier.
+void exec_bulk_load(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
+// | shared address, tensor map, mbarrier, coordinates. count = coordinates.
+void exec_tensor_load(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
+// | global address, shared address, bytes.
+void exec_bulk_store(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
+// | tensor map, shared address, coordinates. count = coordinates.
+void exec_tensor_store(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
+void exec_bulk_commit(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
+// imm groups may stay; detail: 1 only the source must be read.
+void exec_bulk_wait(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
+
+// D | D, A (4 registers or a descriptor), B's descriptor, scale-d. WgmmaFlag, imm = N,
+// type and source = A's and B's.
+enum WgmmaFlag : std::uint16_t {
+  kWgmmaRegisterA = 1,
+  kWgmmaTransposeA = 2,
+  kWgmmaTransposeB = 4,
+  kWgmmaNegateA = 8,
+  kWgmmaNegateB = 16,
+};
+Turn wait_mma_async(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
+void exec_wgmma_fence(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
+void exec_wgmma_commit(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
+Turn wait_wgmma(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);  // imm groups may stay
+
 // InsKind::kBarrier: result (kNone) | id, threads (kNone: all), predicate (kNone). detail:
 enum class BarrierOp : std::uint8_t { kSync, kArrive, kRedPopc, kRedAnd, kRedOr };
 

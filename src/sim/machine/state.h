@@ -17,6 +17,7 @@
 #include "sim/check/sync.h"
 #include "sim/machine/counting.h"
 #include "sim/machine/memory.h"
+#include "sim/machine/wgmma.h"
 #include "sim/program.h"
 
 namespace attnloom::sim {
@@ -41,10 +42,12 @@ struct CopyBatch {
 };
 
 struct Warp {
-  enum class State : std::uint8_t { kReady, kBlocked, kDone };
+  // A warp that polls is woken when something has happened in its CTA since.
+  enum class State : std::uint8_t { kReady, kBlocked, kPolling, kDone };
   State state = State::kReady;
   bool last_group_first =
       false;  // after a slice without end, so that a lane that polls lets others go on
+  std::uint32_t poll_pc = kNone;  // of lanes that polled in vain: others behind it go first
   std::uint32_t id = 0;
   std::byte* registers = nullptr;
   std::byte* local = nullptr;  // [lane][Kernel::local_bytes]
@@ -58,6 +61,13 @@ struct Warp {
   WarpClock clock;
   const Ins* waits_at = nullptr;
   std::uint32_t waits_for = 0;  // barrier
+  struct Poll {
+    std::uint64_t address = 0;
+    std::uint64_t phase = 0;
+  };
+  Poll poll;                          // mbarrier
+  std::uint64_t polled_at = 0;        // Cta::events
+  std::uint8_t* row_marks = nullptr;  // RowMark by 64 bytes of the register file; with wgmma only
 
   std::uint32_t live_mask() const {
     std::uint32_t mask = 0;
@@ -118,8 +128,11 @@ struct Launch {
   }
 };
 
+struct Async;
+
 struct Cta {
   explicit Cta(Launch& l);
+  ~Cta();
 
   Launch& launch;
   const Kernel& kernel;
@@ -135,6 +148,13 @@ struct Cta {
   ClockFrame frame;
   std::array<Barrier, 16> barriers;
   SectorCache sectors;
+  std::unique_ptr<Async> async;  // of kernels that use it
+  std::uint64_t events = 0;      // that a warp may have waited for
+  struct Scratch {               // of one product; kept for its memory
+    std::vector<std::byte> raw;
+    std::vector<float> turned, a, b;
+  };
+  Scratch scratch;
   std::vector<std::byte> constants;  // first part of every warp's register file
 
   void begin(std::uint32_t linear_index);
@@ -166,14 +186,24 @@ struct Cta {
             static_cast<std::uint32_t>(&ins - kernel.ins.data()),
             strong};
   }
-  std::string describe(const Warp& w, int lane) const;  // "CTA (0,1,0) warp 2 lane 5"
+  std::string describe(const Warp& w, int lane) const;      // "CTA (0,1,0) warp 2 lane 5"
+  std::string agent_name(std::uint32_t local_agent) const;  // "warp 2"
 
  private:
+  // So often polling warps may try in vain, one after the other, before it counts as a hang: they
+  // may do something else between two tries.
+  static constexpr int kIdleRounds = 16;
+
+  // When no warp can go on. False: nothing will ever happen.
+  bool wake_pollers();
   void fill_constants();
   void fill_specials(Warp& w);
   void report_deadlock(std::string_view why);
 
   std::vector<std::byte> register_storage_, local_storage_;
+  std::vector<std::uint8_t> row_marks_;
+  std::uint64_t idle_since_ = 0;
+  int idle_rounds_ = 0;
 };
 
 // Runs the warp to its next barrier, its end, or the end of a slice.

@@ -67,6 +67,8 @@ struct PtxFunction {
   bool is_entry = false;
   bool has_body = false;
   std::uint32_t threads_limit = 0;        // .maxntid or .reqntid; 0: none
+  std::uint32_t registers_limit = 0;      // .maxnreg; 0: none
+  std::uint32_t ctas_per_sm = 1;          // .minnctapersm
   std::vector<std::uint32_t> parameters;  // symbols
   std::vector<std::uint32_t> results;     // symbols
   std::vector<PtxRegister> registers;

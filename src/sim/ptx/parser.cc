@@ -12,9 +12,8 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t to) {
 
 // Directives that take numbers and say nothing that the simulation needs.
 bool is_ignored_attribute(std::string_view word) {
-  return word == ".minnctapersm" || word == ".maxnctapersm" || word == ".maxnreg" ||
-         word == ".noreturn" || word == ".explicitcluster" || word == ".reqnctapercluster" ||
-         word == ".maxclusterrank" || word == ".blocksareclusters";
+  return word == ".maxnctapersm" || word == ".noreturn" || word == ".explicitcluster" ||
+         word == ".reqnctapercluster" || word == ".maxclusterrank" || word == ".blocksareclusters";
 }
 
 }  // namespace
@@ -159,11 +158,16 @@ void PtxParser::function_attributes(PtxFunction& function) {
   while (ok() && scan_.peek() == '.') {
     std::string_view word = scan_.word();
     bool is_limit = word == ".maxntid" || word == ".reqntid";
-    if (!is_limit && !is_ignored_attribute(word))
+    std::uint32_t* single = word == ".maxnreg"        ? &function.registers_limit
+                            : word == ".minnctapersm" ? &function.ctas_per_sm
+                                                      : nullptr;
+    if (!is_limit && single == nullptr && !is_ignored_attribute(word))
       return fail("unknown attribute '" + std::string(word) + "'");
     if (scan_.peek() < '0' || scan_.peek() > '9') continue;
     std::uint64_t product = number();
     while (ok() && scan_.accept(',')) product *= number();
+    if (single != nullptr)
+      *single = static_cast<std::uint32_t>(std::max<std::uint64_t>(product, 1));
     if (is_limit) function.threads_limit = static_cast<std::uint32_t>(product);
   }
 }
