@@ -60,21 +60,32 @@ constexpr unsigned kQueuesOffset = sizeof(PlanHeader);
 // One request of the batch, or with block-sparse rows one row of blocks of a request: the query
 // tokens that share a list of keys. Items count keys along `walk_len`; positions that masks and
 // functors see are always those within the request.
+//
+// Or a tile of query tokens of several requests (`member_count` of them) that begin with the same
+// keys: the keys are those of the request `batch`, the tokens are listed (SharedToken), and qo_len
+// is 0, so that all of them come behind all keys.
 struct alignas(16) RequestRow {
   int batch;     // the request's number
-  int qo_begin;  // first row in q and o of the request
+  int qo_begin;  // first row in q and o of the request; shared: first of its SharedMembers
   int qo_len;    // query tokens of the request
   int q_first;   // query tokens of this entry, counted within the request: [q_first, q_end)
   int q_end;
-  int kv_begin;    // ragged, bsr: first row in k and v; padded: first token within the request's
-                   // slot; paged: first entry in the page indices
-  int kv_len;      // keys of the request
-  int walk_len;    // keys to walk: kv_len, or with bsr the listed blocks one behind the other
-  int list_begin;  // bsr: first entry in the block indices
-  int padding;
+  int kv_begin;      // ragged, bsr: first row in k and v; padded: first token within the request's
+                     // slot; paged: first entry in the page indices
+  int kv_len;        // keys of the request
+  int walk_len;      // keys to walk: kv_len, or with bsr the listed blocks one behind the other
+  int list_begin;    // bsr: first entry in the block indices; shared: first of its SharedTokens
+  int member_count;  // shared: requests whose rows it holds; else 0
   long long mask_begin;  // first byte of the request's custom mask
 };
 static_assert(sizeof(RequestRow) == 48, "three 16-byte loads");
+
+// A query token of a shared entry: its row in q, and its position in its own request.
+struct SharedToken {
+  int token;
+  int position;
+};
+static_assert(sizeof(SharedToken) == 8, "one 8-byte load");
 
 // A gang's unit of work: a query tile against a range of KV tokens, on one KV head a lane. What
 // lane n does differs in three words: kv_head + n, partial_row + n * the rows of the tile class,

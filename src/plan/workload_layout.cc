@@ -208,6 +208,7 @@ Status check_unused(const Spec& spec, const Workload& workload) {
   ATTNLOOM_CHECK(refuse(paged, !workload.last_page_len.empty(), "last_page_len"));
   ATTNLOOM_CHECK(refuse(paged, !workload.page_indices.empty(), "page_indices"));
   ATTNLOOM_CHECK(refuse(paged, workload.pool_pages != 0, "pool_pages"));
+  ATTNLOOM_CHECK(refuse(paged, !workload.levels.empty(), "levels"));
   ATTNLOOM_CHECK(refuse(padded, !workload.kv_start.empty(), "kv_start"));
   ATTNLOOM_CHECK(refuse(padded, workload.kv_capacity != 0, "kv_capacity"));
   ATTNLOOM_CHECK(refuse(bsr, !workload.block_indptr.empty(), "block_indptr"));
