@@ -44,11 +44,11 @@ struct Workload {
   std::span<const std::int32_t>
       block_indptr;  // [rows of blocks + 1] bsr only: entries of block_indices, requests in order
   std::span<const std::int32_t>
-      block_indices;  // bsr only: host mirror; empty = not given, then not checked
-  std::span<const SharedLevel> levels;  // paged only: known shared prefixes, outermost first
-  std::optional<float> scale;           // > 0; nullopt: 1/sqrt(head_dim.qk)
-  std::optional<int> window_left;       // given exactly when the spec's window_left is "runtime"
-  std::vector<ScalarParam> scalars;     // every scalar param of the spec, any order
+      block_indices;                 // bsr only: host mirror; empty = not given, then not checked
+  std::vector<SharedLevel> levels;   // paged only: known shared prefixes, outermost first
+  std::optional<float> scale;        // > 0; nullopt: 1/sqrt(head_dim.qk)
+  std::optional<int> window_left;    // given exactly when the spec's window_left is "runtime"
+  std::vector<ScalarParam> scalars;  // every scalar param of the spec, any order
 
   int batch() const { return qo_indptr.empty() ? 0 : static_cast<int>(qo_indptr.size()) - 1; }
 };

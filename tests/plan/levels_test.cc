@@ -26,10 +26,9 @@ struct Cascade {
   }
 
   Status check(const Spec& spec = test::paged_spec(16)) const {
-    const SharedLevel levels[] = {{qo[0], pages[0]}, {qo[1], pages[1]}};
     Workload workload = batch.view();
     if (!mirror) workload.page_indices = {};
-    workload.levels = levels;
+    workload.levels = {{qo[0], pages[0]}, {qo[1], pages[1]}};
     return check_workload(spec, workload);
   }
 };
@@ -37,10 +36,8 @@ struct Cascade {
 TEST_CASE("Levels become the forest that their page tables hold") {
   const Cascade cascade;
   REQUIRE(cascade.check().ok());
-  const SharedLevel levels[] = {{cascade.qo[0], cascade.pages[0]},
-                                {cascade.qo[1], cascade.pages[1]}};
   Workload workload = cascade.batch.view();
-  workload.levels = levels;
+  workload.levels = {{cascade.qo[0], cascade.pages[0]}, {cascade.qo[1], cascade.pages[1]}};
   const PrefixForest forest = forest_of_levels(workload);
   REQUIRE(forest.nodes.size() == 2);
   CHECK(forest.nodes[0].end == 2);
@@ -127,8 +124,7 @@ TEST_CASE(
   Batch ragged;
   ragged.add(1, 5);
   Workload workload = ragged.view();
-  const SharedLevel level{ragged.qo_indptr, ragged.qo_indptr};
-  workload.levels = {&level, 1};
+  workload.levels = {{ragged.qo_indptr, ragged.qo_indptr}};
   const Status status = check_workload(test::ragged_spec(), workload);
   REQUIRE_FALSE(status.ok());
   CHECK(status.path == "workload.levels");

@@ -137,10 +137,9 @@ TEST_CASE("Levels are taken as they are given") {
   for (const int own : {90, 91, 92, 93}) test::add_row(batch, {1, own < 92 ? 2 : 3, own}, 1, 16, 9);
   const std::vector<std::int32_t> outer_qo{0, 4}, outer_pages{0, 1};
   const std::vector<std::int32_t> inner_qo{0, 2, 4}, inner_pages{0, 1, 2};
-  const SharedLevel levels[] = {{outer_qo, outer_pages}, {inner_qo, inner_pages}};
   Workload workload = batch.view();
   CHECK(make(spec, workload).shared.empty());  // too little to be worth it
-  workload.levels = levels;
+  workload.levels = {{outer_qo, outer_pages}, {inner_qo, inner_pages}};
   workload.page_indices = {};
   const Made made = make(spec, workload);
   REQUIRE(made.rows.size() == 7);
