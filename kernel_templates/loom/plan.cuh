@@ -5,7 +5,7 @@
 // A plan block lies at the start of the caller's workspace and is copied there as it is, counters
 // included (as zero):
 //   PlanHeader | CtaQueue[cta_count] | RequestRow[] | MergeTile[] | counter int[merge_count] |
-//   WorkItem[]
+//   WorkItem[] | StateRun[] | SharedToken[] | SharedMember[]
 // behind it, never copied: partial states, float[partial rows][head_dim_vo] and float[partial
 // rows]. All offsets are bytes from the start of the workspace and multiples of 16; they are fixed
 // when the plan's limits are, so a captured launch stays valid when the plan changes.
@@ -35,8 +35,11 @@ struct PlanHeader {
   unsigned merges_offset;
   unsigned counters_offset;
   unsigned items_offset;
-  int lanes;  // CTAs of a gang
-  unsigned padding[2];
+  int lanes;                   // CTAs of a gang
+  unsigned state_runs_offset;  // behind the items, so these three move from plan to plan
+  unsigned shared_tokens_offset;
+  unsigned shared_members_offset;
+  unsigned padding[3];
   unsigned long long partial_o_offset;
   unsigned long long partial_lse_offset;
   unsigned scalars[kMaxScalars];  // bits of the scalar params in the order of the spec
@@ -87,6 +90,13 @@ struct SharedToken {
 };
 static_assert(sizeof(SharedToken) == 8, "one 8-byte load");
 
+// A request of a shared entry: an item of the entry is one more state of the request's output tile.
+struct SharedMember {
+  int request;  // index of its RequestRow
+  int merge;    // index of its MergeTile on KV head 0; those of the other heads follow
+};
+static_assert(sizeof(SharedMember) == 8, "one 8-byte load");
+
 // A gang's unit of work: a query tile against a range of KV tokens, on one KV head a lane. What
 // lane n does differs in three words: kv_head + n, partial_row + n * the rows of the tile class,
 // merge + n.
@@ -99,7 +109,7 @@ struct alignas(16) WorkItem {
   int tile_class;   // index into the kernel's classes
   int partial_row;  // first row of this item's partial state; -1: the item is alone and writes the
                     // output
-  int merge;        // index of its MergeTile; -1 as above
+  int merge;        // index of its MergeTile (shared: of its first member's); -1 as above
 };
 static_assert(sizeof(WorkItem) == 32, "two 16-byte loads");
 
@@ -107,10 +117,20 @@ static_assert(sizeof(WorkItem) == 32, "two 16-byte loads");
 // rows apart, as those of a gang's lanes lie between them; whoever raises the counter to `count`
 // merges them in that order and sets it back to 0.
 struct MergeTile {
-  int partial_row;
-  int count;
+  int partial_row;  // of the first state; of a request with shared prefixes ~(its first StateRun)
+  int count;        // of states
 };
 static_assert(sizeof(MergeTile) == 8, "one 8-byte load");
+
+// States of an output tile that one entry's chunks leave, for all KV heads: that of chunk c on head
+// h begins at partial row `row` + (c * KV heads + h) * rows.
+struct StateRun {
+  int row;
+  int rows;  // of the tile class that wrote them
+  int chunks;
+  int padding;
+};
+static_assert(sizeof(StateRun) == 16, "one 16-byte load");
 
 // What a launch of an attention kernel is given: pointers and strides (elements), nothing that a
 // plan may change.

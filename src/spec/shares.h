@@ -6,6 +6,9 @@
 
 namespace attnloom {
 
+// Query rows of a tile that walks a shared prefix, at most.
+inline constexpr int kMostPrefixRows = 128;
+
 // True where a key means the same to every query that comes after it, whatever its request: paged
 // keys, no mask but the causal one, and no functor on logits, keys or values that names the
 // request, its lengths or the query's position. (query_transform is given each row's own position,
