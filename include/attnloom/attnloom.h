@@ -324,9 +324,9 @@ typedef struct alm_scalar {
   double value;
 } alm_scalar;
 
-/* Query tokens that share keys: group i is tokens [qo_indptr[i], qo_indptr[i + 1]) of the batch, whole
- * requests, and the page rows of all of them go on with the same page_indptr[i + 1] - page_indptr[i]
- * whole pages behind those of the levels before. */
+/* Query tokens that share keys: group i is tokens [qo_indptr[i], qo_indptr[i + 1]) of the batch,
+ * whole requests, and the page rows of all of them go on with the same page_indptr[i + 1] -
+ * page_indptr[i] whole pages behind those of the levels before. */
 typedef struct alm_level {
   alm_index_array qo_indptr;   /* [groups + 1], up to all query tokens */
   alm_index_array page_indptr; /* [groups + 1] */
