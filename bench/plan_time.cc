@@ -14,6 +14,7 @@ struct Shape {
   int batch;
   int qo_len;
   int kv_len;
+  int shared_pages = -1;  // of all requests, with a host mirror; -1: no mirror
 };
 
 Spec spec_of(const Shape& shape) {
@@ -47,7 +48,15 @@ void plan(benchmark::State& state, Shape shape) {
   workload.qo_indptr = qo_indptr;
   workload.kv_indptr = kv_indptr;
   workload.last_page_len = last_page_len;
-  const PlanLimits limits{shape.batch, qo_indptr.back(), 32, 8, 132};
+  std::vector<std::int32_t> pages;
+  for (int r = 0; r < shape.batch; ++r) {
+    for (int p = 0; p < (shape.kv_len + 15) / 16; ++p)
+      pages.push_back(p < shape.shared_pages ? p : static_cast<int>(pages.size()) + shape.kv_len);
+  }
+  if (shape.shared_pages >= 0) workload.page_indices = pages;
+  workload.pool_pages = std::int64_t{1} << 30;
+  PlanLimits limits{shape.batch, qo_indptr.back(), 32, 8, 132};
+  limits.share_prefixes = shape.shared_pages >= 0;
   std::vector<std::byte> storage;  // of the step before, as a plan object keeps it
   for (auto _ : state) {
     Result<Plan> made = make_plan(spec, *kernels, limits, workload, 1, {}, std::move(storage));
@@ -64,6 +73,10 @@ BENCHMARK_CAPTURE(plan, prefill_1x16384, Shape{1, 16384, 16384})->Unit(benchmark
 BENCHMARK_CAPTURE(plan, prefill_16x1024, Shape{16, 1024, 1024})->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(plan, decode_64x4096, Shape{64, 1, 4096})->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(plan, decode_256x1024, Shape{256, 1, 1024})->Unit(benchmark::kMicrosecond);
+// The same with a host mirror of 16384 page indices, checked and searched: nothing is shared, and
+// half of each row is.
+BENCHMARK_CAPTURE(plan, mirror_256x1024, Shape{256, 1, 1024, 0})->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(plan, shared_256x1024, Shape{256, 1, 1024, 32})->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace attnloom

@@ -300,6 +300,9 @@ typedef struct alm_plan_limits {
    * compiled and loaded here, and policy fallback is block. */
   int32_t graph;
   int32_t kernel; /* 0: any; n: only the n-th of the set as alm_kernel_describe lists it */
+  /* 1: prefixes that requests share are neither looked for nor read once for all of them, and the
+   * workspace holds no room for their states (docs/PLANNER.md, "Shared prefixes"). */
+  int32_t no_shared_prefixes;
 } alm_plan_limits;
 
 typedef struct alm_plan_sizes {
@@ -321,12 +324,21 @@ typedef struct alm_scalar {
   double value;
 } alm_scalar;
 
+/* Query tokens that share keys: group i is tokens [qo_indptr[i], qo_indptr[i + 1]) of the batch,
+ * whole requests, and the page rows of all of them go on with the same page_indptr[i + 1] -
+ * page_indptr[i] whole pages behind those of the levels before. */
+typedef struct alm_level {
+  alm_index_array qo_indptr;   /* [groups + 1], up to all query tokens */
+  alm_index_array page_indptr; /* [groups + 1] */
+} alm_level;
+
 typedef struct alm_workload {
   size_t struct_bytes;
   alm_index_array qo_indptr; /* [batch + 1] query tokens */
   alm_index_array kv_indptr; /* [batch + 1] paged: entries of the page indices; else KV tokens */
   alm_index_array last_page_len; /* [batch] paged only */
-  /* Paged only, optional host mirror: then every index is checked against pool_pages. */
+  /* Paged only, optional host mirror: then every index is checked against pool_pages, and prefixes
+   * that requests share are found and read once where that pays. */
   alm_index_array page_indices;
   int64_t pool_pages;        /* pages in k and v; required with page_indices */
   float scale;               /* > 0; 0 means 1/sqrt(head_dim.qk), negative is refused */
@@ -339,6 +351,10 @@ typedef struct alm_workload {
                                    row is block[0] query tokens of one request, requests in order */
   /* Bsr only, optional host mirror: then every block is checked against the request's keys. */
   alm_index_array block_indices;
+  /* Paged only: prefixes known to be shared, the outermost first; they are taken instead of looking
+   * for any. The page indices stay those of each request's whole row. */
+  const alm_level* levels;
+  size_t level_count;
 } alm_workload;
 
 /* Fixes the bounds; makes the two events that guard the staging memory. */

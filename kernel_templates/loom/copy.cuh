@@ -6,6 +6,7 @@
 #pragma once
 
 #include "loom/columns.cuh"
+#include "loom/shared.cuh"
 #include "loom/work.cuh"
 
 namespace loom {
@@ -51,7 +52,7 @@ LOOM_DEVICE void copy_queries(const Tile& tile, const AttentionArgs& args,
     const int token = packed / Config::kGroupSize;
     const bool exists = token < request.q_end;
     const i64 offset =
-        (static_cast<i64>(request.qo_begin) + token) * args.q_token_stride +
+        query_row<Config>(args, request, token) * args.q_token_stride +
         (static_cast<i64>(work.kv_head()) * Config::kGroupSize + packed % Config::kGroupSize) *
             args.q_head_stride;
     copy_row<kQueryLanes>(tile, row, static_cast<int>(threadIdx.x) % kQueryLanes,

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "loom/finish.cuh"
+#include "loom/shared.cuh"
 #include "loom/softmax.cuh"
 #include "loom/variant.cuh"
 
@@ -150,23 +151,23 @@ LOOM_DEVICE void store_shared_states(const OutputRows<Config, Variant>& output,
   }
 }
 
-// Folds `count` states of one row, `stride` rows apart, in their order. x receives the merged
-// values of eight dims.
+// Folds the states of one row in their order. x receives the merged values of eight dims.
 template <class Config>
-LOOM_DEVICE float merge_row(float (&x)[8], const PartialRows<Config>& first, int row, int dim,
-                            int count, int stride) {
+LOOM_DEVICE float merge_row(float (&x)[8], const PartialRows<Config>& partial,
+                            const StateList<Config>& states, int row, int dim) {
   float largest = negative_infinity();
   if constexpr (Config::kSoftmax) {
-    for (int i = 0; i < count; ++i) largest = fmaxf(largest, first.lse[row + i * stride]);
+    for (int i = 0; i < states.count; ++i)
+      largest = fmaxf(largest, partial.lse[states.row(i) + row]);
   }
 #pragma unroll
   for (int e = 0; e < 8; ++e) x[e] = 0.0f;
   float total = 0.0f;
-  for (int i = 0; i < count; ++i) {
-    const float weight =
-        Config::kSoftmax ? state_weight(first.lse[row + i * stride], largest) : 1.0f;
+  for (int i = 0; i < states.count; ++i) {
+    const int from = states.row(i) + row;
+    const float weight = Config::kSoftmax ? state_weight(partial.lse[from], largest) : 1.0f;
     float part[8];
-    load_eight(part, first.o + static_cast<i64>(row + i * stride) * Config::kHeadDimVo + dim);
+    load_eight(part, partial.o + static_cast<i64>(from) * Config::kHeadDimVo + dim);
 #pragma unroll
     for (int e = 0; e < 8; ++e) x[e] = fmaf(weight, part[e], x[e]);
     total += weight;
@@ -178,28 +179,11 @@ LOOM_DEVICE float merge_row(float (&x)[8], const PartialRows<Config>& first, int
   return state_lse(largest, total);
 }
 
-// Announces this item's partial state; the last arriver writes the output tile. `tile_rows`: of the
-// item's class. One copy of it serves all classes of a kernel: it is not on the hot path and a
-// sixth of a class's code.
-// REQUIRES: every thread of the CTA calls it after its partial stores; `scratch` is one word of
-// shared memory.
+// Writes an output tile of at most `tile_rows` rows from its partial states.
 template <class Config, class Variant>
-LOOM_DEVICE void merge_if_last(const PlanHeader& plan, const OutputRows<Config, Variant>& output,
-                               int tile_rows, int* scratch) {
-  const AttentionArgs& args = output.args;
-  const MergeTile tile =
-      reinterpret_cast<const MergeTile*>(args.workspace + plan.merges_offset)[output.work.merge()];
-  int* counter =
-      reinterpret_cast<int*>(args.workspace + plan.counters_offset) + output.work.merge();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    fence_gpu();
-    *scratch = counter_add(counter, 1);
-    fence_gpu();
-  }
-  __syncthreads();
-  if (*scratch != tile.count - 1) return;
-  const PartialRows<Config> first(args, plan, tile.partial_row);
+LOOM_DEVICE void merge_tile(const PlanHeader& plan, const OutputRows<Config, Variant>& output,
+                            const StateList<Config>& states, int tile_rows) {
+  const PartialRows<Config> partial(output.args, plan, 0);
   constexpr int kChunks = Config::kHeadDimVo / 8;
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < tile_rows * kChunks; i += Config::kThreads) {
@@ -207,11 +191,52 @@ LOOM_DEVICE void merge_if_last(const PlanHeader& plan, const OutputRows<Config, 
     const int dim = i % kChunks * 8;
     if (!output.exists(row)) break;
     float x[8];
-    const float lse = merge_row<Config>(x, first, row, dim, tile.count, plan.lanes * tile_rows);
+    const float lse = merge_row<Config>(x, partial, states, row, dim);
     output.store(row, dim, x, lse);
     if (dim == 0) output.store_lse(row, lse);
   }
-  if (threadIdx.x == 0) *counter = 0;
+}
+
+// Announces this item's partial state to its output tile, or that of a shared prefix to those of
+// all its members; the last arriver at a tile writes it. `tile_rows`: of the item's class. One copy
+// of it serves all classes of a kernel: it is not on the hot path and a sixth of a class's code.
+// REQUIRES: every thread of the CTA calls it after its partial stores; nobody uses the shared
+// memory at `scratch`.
+template <class Config, class Variant>
+LOOM_DEVICE void merge_if_last(const PlanHeader& plan, const OutputRows<Config, Variant>& output,
+                               int tile_rows, int* scratch) {
+  const AttentionArgs& args = output.args;
+  const Work& work = output.work;
+  const bool shared = is_shared<Config>(output.request);
+  const SharedMember* members =
+      plan_table<SharedMember>(args, plan.shared_members_offset) + output.request.qo_begin;
+  const int tiles = shared ? output.request.member_count : 1;
+  const auto merge_of = [&](int i) {
+    return shared ? members[i].merge + work.kv_head() : work.merge();
+  };
+  int* counters = reinterpret_cast<int*>(args.workspace + plan.counters_offset);
+  __syncthreads();
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < tiles; i += Config::kThreads) {
+    fence_gpu();
+    scratch[i] = counter_add(counters + merge_of(i), 1);
+    fence_gpu();
+  }
+  __syncthreads();
+#pragma unroll 1
+  for (int i = 0; i < tiles; ++i) {
+    const MergeTile tile = plan_table<MergeTile>(args, plan.merges_offset)[merge_of(i)];
+    if (scratch[i] != tile.count - 1) continue;
+    const RequestRow& request =
+        shared ? plan_table<RequestRow>(args, plan.requests_offset)[members[i].request]
+               : output.request;
+    const StateList<Config> states = list_states<Config>(
+        args, tile, work.kv_head(), plan.lanes * tile_rows, scratch + kMostMembers);
+    // A member's rows are one tile, from its first on, as those of the shared item are.
+    merge_tile<Config>(plan, OutputRows<Config, Variant>{args, output.variant, request, work},
+                       states, tile_rows);
+    if (threadIdx.x == 0) counters[merge_of(i)] = 0;
+  }
 }
 
 }  // namespace loom

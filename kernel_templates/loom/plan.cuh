@@ -5,7 +5,7 @@
 // A plan block lies at the start of the caller's workspace and is copied there as it is, counters
 // included (as zero):
 //   PlanHeader | CtaQueue[cta_count] | RequestRow[] | MergeTile[] | counter int[merge_count] |
-//   WorkItem[]
+//   WorkItem[] | StateRun[] | SharedToken[] | SharedMember[]
 // behind it, never copied: partial states, float[partial rows][head_dim_vo] and float[partial
 // rows]. All offsets are bytes from the start of the workspace and multiples of 16; they are fixed
 // when the plan's limits are, so a captured launch stays valid when the plan changes.
@@ -35,8 +35,11 @@ struct PlanHeader {
   unsigned merges_offset;
   unsigned counters_offset;
   unsigned items_offset;
-  int lanes;  // CTAs of a gang
-  unsigned padding[2];
+  int lanes;                   // CTAs of a gang
+  unsigned state_runs_offset;  // behind the items, so these three move from plan to plan
+  unsigned shared_tokens_offset;
+  unsigned shared_members_offset;
+  unsigned padding[3];
   unsigned long long partial_o_offset;
   unsigned long long partial_lse_offset;
   unsigned scalars[kMaxScalars];  // bits of the scalar params in the order of the spec
@@ -60,21 +63,39 @@ constexpr unsigned kQueuesOffset = sizeof(PlanHeader);
 // One request of the batch, or with block-sparse rows one row of blocks of a request: the query
 // tokens that share a list of keys. Items count keys along `walk_len`; positions that masks and
 // functors see are always those within the request.
+//
+// Or a tile of query tokens of several requests (`member_count` of them) that begin with the same
+// keys: the keys are those of the request `batch`, the tokens are listed (SharedToken), and qo_len
+// is 0, so that all of them come behind all keys.
 struct alignas(16) RequestRow {
   int batch;     // the request's number
-  int qo_begin;  // first row in q and o of the request
+  int qo_begin;  // first row in q and o of the request; shared: first of its SharedMembers
   int qo_len;    // query tokens of the request
   int q_first;   // query tokens of this entry, counted within the request: [q_first, q_end)
   int q_end;
-  int kv_begin;    // ragged, bsr: first row in k and v; padded: first token within the request's
-                   // slot; paged: first entry in the page indices
-  int kv_len;      // keys of the request
-  int walk_len;    // keys to walk: kv_len, or with bsr the listed blocks one behind the other
-  int list_begin;  // bsr: first entry in the block indices
-  int padding;
+  int kv_begin;      // ragged, bsr: first row in k and v; padded: first token within the request's
+                     // slot; paged: first entry in the page indices
+  int kv_len;        // keys of the request
+  int walk_len;      // keys to walk: kv_len, or with bsr the listed blocks one behind the other
+  int list_begin;    // bsr: first entry in the block indices; shared: first of its SharedTokens
+  int member_count;  // shared: requests whose rows it holds; else 0
   long long mask_begin;  // first byte of the request's custom mask
 };
 static_assert(sizeof(RequestRow) == 48, "three 16-byte loads");
+
+// A query token of a shared entry: its row in q, and its position in its own request.
+struct SharedToken {
+  int token;
+  int position;
+};
+static_assert(sizeof(SharedToken) == 8, "one 8-byte load");
+
+// A request of a shared entry: an item of the entry is one more state of the request's output tile.
+struct SharedMember {
+  int request;  // index of its RequestRow
+  int merge;    // index of its MergeTile on KV head 0; those of the other heads follow
+};
+static_assert(sizeof(SharedMember) == 8, "one 8-byte load");
 
 // A gang's unit of work: a query tile against a range of KV tokens, on one KV head a lane. What
 // lane n does differs in three words: kv_head + n, partial_row + n * the rows of the tile class,
@@ -88,7 +109,7 @@ struct alignas(16) WorkItem {
   int tile_class;   // index into the kernel's classes
   int partial_row;  // first row of this item's partial state; -1: the item is alone and writes the
                     // output
-  int merge;        // index of its MergeTile; -1 as above
+  int merge;        // index of its MergeTile (shared: of its first member's); -1 as above
 };
 static_assert(sizeof(WorkItem) == 32, "two 16-byte loads");
 
@@ -96,10 +117,20 @@ static_assert(sizeof(WorkItem) == 32, "two 16-byte loads");
 // rows apart, as those of a gang's lanes lie between them; whoever raises the counter to `count`
 // merges them in that order and sets it back to 0.
 struct MergeTile {
-  int partial_row;
-  int count;
+  int partial_row;  // of the first state; of a request with shared prefixes ~(its first StateRun)
+  int count;        // of states
 };
 static_assert(sizeof(MergeTile) == 8, "one 8-byte load");
+
+// States of an output tile that one entry's chunks leave, for all KV heads: that of chunk c on head
+// h begins at partial row `row` + (c * KV heads + h) * rows.
+struct StateRun {
+  int row;
+  int rows;  // of the tile class that wrote them
+  int chunks;
+  int padding;
+};
+static_assert(sizeof(StateRun) == 16, "one 16-byte load");
 
 // What a launch of an attention kernel is given: pointers and strides (elements), nothing that a
 // plan may change.

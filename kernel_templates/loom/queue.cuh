@@ -6,7 +6,7 @@
 
 namespace loom {
 
-// Of a request only what its kernel reads: 32 bytes, one sector, but for listed blocks and masks.
+// Of a request only what its kernel reads: 32 bytes, one sector, but for lists and masks.
 template <class Config>
 LOOM_DEVICE void take_item(Kept& kept, const AttentionArgs& args, const PlanHeader& plan, int lane,
                            int index) {
@@ -14,7 +14,7 @@ LOOM_DEVICE void take_item(Kept& kept, const AttentionArgs& args, const PlanHead
       reinterpret_cast<const WorkItem*>(args.workspace + plan.items_offset)[index];
   const uint4* row = reinterpret_cast<const uint4*>(
       reinterpret_cast<const RequestRow*>(args.workspace + plan.requests_offset) + item.request);
-  constexpr int kParts = Config::kBsr || Config::kCustomMask ? 3 : 2;
+  constexpr int kParts = Config::kBsr || Config::kCustomMask || Config::kShares ? 3 : 2;
 #pragma unroll
   for (int part = 0; part < kParts; ++part)
     reinterpret_cast<uint4*>(&kept.request)[part] = row[part];

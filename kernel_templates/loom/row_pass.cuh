@@ -116,17 +116,20 @@ LOOM_DEVICE void transform_rows(unsigned char* shared, const Tile& tile, int cou
 // The query rows of an item that exist.
 template <class Config, class Tile, class Variant>
 LOOM_DEVICE void transform_queries(unsigned char* shared, const Tile& queries,
-                                   const Variant& variant, const RequestRow& request,
-                                   const Work& work) {
+                                   const Variant& variant, const AttentionArgs& args,
+                                   const RequestRow& request, const Work& work) {
   const int count = min(Tile::kRows, request.q_end * Config::kGroupSize - work.item.q_row);
   transform_rows<Config, false, Config::kQuerySquares>(
       shared, queries, count, [&](RowOf<Tile>& row, int number) {
         const int packed = work.item.q_row + number;
+        const int token = packed / Config::kGroupSize;
+        const int position = is_shared<Config>(request)
+                                 ? shared_token(args, request, token).position
+                                 : token + request.kv_len - request.qo_len;
         variant.query_transform(
-            row,
-            RowArgs{request.batch, packed / Config::kGroupSize + request.kv_len - request.qo_len,
-                    work.kv_head() * Config::kGroupSize + packed % Config::kGroupSize,
-                    request.qo_len, request.kv_len});
+            row, RowArgs{request.batch, position,
+                         work.kv_head() * Config::kGroupSize + packed % Config::kGroupSize,
+                         request.qo_len, request.kv_len});
       });
 }
 
@@ -141,7 +144,7 @@ LOOM_DEVICE void transform_tiles(unsigned char* shared, const QTile& queries, co
     // From memory where it can be: a register for it through the KV loop made 128 x 64 spill.
     constexpr bool kMoves = Config::kWindow || Config::kHasTileMask || kSkipsBlocks<Config>;
     if (position == (kMoves ? bounds.begin : work.item.kv_begin))
-      transform_queries<Config>(shared, queries, variant, request, work);
+      transform_queries<Config>(shared, queries, variant, columns.args, request, work);
   }
   const auto args = [&](int number) {
     return RowArgs{request.batch, columns.position(number), work.kv_head(), request.qo_len,

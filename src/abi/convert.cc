@@ -25,6 +25,21 @@ Status convert_scalars(const alm_workload& given, std::vector<ScalarParam>* out)
   return ok_status();
 }
 
+Status convert_levels(const alm_workload& given, std::vector<SharedLevel>* out) {
+  if (given.level_count > 0 && !given.levels)
+    return workload_error("levels",
+                          "is NULL and level_count is " + std::to_string(given.level_count));
+  out->resize(given.level_count);
+  for (std::size_t l = 0; l < given.level_count; ++l) {
+    const std::string group = "workload.levels[" + std::to_string(l) + "].";
+    const alm_level& level = given.levels[l];
+    SharedLevel& to = (*out)[l];
+    ATTNLOOM_CHECK(convert_array(level.qo_indptr, group.c_str(), "qo_indptr", &to.qo_indptr));
+    ATTNLOOM_CHECK(convert_array(level.page_indptr, group.c_str(), "page_indptr", &to.page_indptr));
+  }
+  return ok_status();
+}
+
 }  // namespace
 
 // A wrong width or stride would read as plausible numbers: right for the first request, wrong for
@@ -94,6 +109,7 @@ Status convert_workload(const Spec& spec, const alm_workload* given, Workload* o
   ATTNLOOM_CHECK(convert_array(read.block_indptr, "workload.", "block_indptr", &out->block_indptr));
   ATTNLOOM_CHECK(
       convert_array(read.block_indices, "workload.", "block_indices", &out->block_indices));
+  ATTNLOOM_CHECK(convert_levels(read, &out->levels));
   out->scale.reset();
   if (read.scale != 0) out->scale = read.scale;
   out->window_left.reset();

@@ -16,6 +16,7 @@ PlanLimits convert_limits(const alm_plan_limits& read) {
   limits.sm_count = read.sm_budget;
   limits.max_ctas = read.max_ctas;
   limits.batch_invariant = read.batch_invariant != 0;
+  limits.share_prefixes = read.no_shared_prefixes == 0;
   return limits;
 }
 
@@ -37,6 +38,7 @@ Status check_limits(const alm_plan_limits& read) {
   ATTNLOOM_CHECK(check_policy(read.policy, "limits.policy"));
   ATTNLOOM_CHECK(check_flag(read.batch_invariant, "limits.batch_invariant"));
   ATTNLOOM_CHECK(check_flag(read.graph, "limits.graph"));
+  ATTNLOOM_CHECK(check_flag(read.no_shared_prefixes, "limits.no_shared_prefixes"));
   if (read.kernel >= 0) return ok_status();
   return argument_error("limits.kernel", "must be 0 or more, given " + std::to_string(read.kernel));
 }

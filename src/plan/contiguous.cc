@@ -16,6 +16,10 @@ int lanes_of(int ctas, int kv_heads) {
 
 }  // namespace
 
+bool cuts_all_heads_alike(int ctas, int kv_heads) {
+  return lanes_of(ctas, kv_heads) == kv_heads;
+}
+
 ContiguousCut::ContiguousCut(const std::vector<QueryTile>& tiles,
                              const std::vector<TileClass>& classes, int ctas, int kv_heads,
                              const CostModel& cost)
@@ -96,9 +100,9 @@ void ContiguousCut::emit(Schedule& schedule, std::span<loom::WorkItem> items) co
   int partial_rows = 0;
   schedule.merges.clear();
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
-    if (chunks_[i] < 2) continue;
-    first_merge[i] = static_cast<int>(schedule.merges.size());
     const int tile = static_cast<int>(i) / line_heads_;
+    if (chunks_[i] < 2 || tiles_[tile].shares) continue;
+    first_merge[i] = static_cast<int>(schedule.merges.size());
     const int rows = classes_[tiles_[tile].tile_class].q;
     for (int lane = 0; lane < lanes_; ++lane)
       schedule.merges.push_back({partial_rows + lane * rows, chunks_[i]});
@@ -113,7 +117,7 @@ void ContiguousCut::emit(Schedule& schedule, std::span<loom::WorkItem> items) co
     const QueryTile& tile = tiles_[piece.tile];
     const std::size_t line = static_cast<std::size_t>(piece.tile) * line_heads_ + piece.head;
     // Keys that no row sees belong to the outer pieces, so that an item's range is what it says.
-    const std::int64_t begin = piece.chunk == 0 ? 0 : piece.begin;
+    const std::int64_t begin = piece.chunk == 0 ? tile.kv_begin : piece.begin;
     const std::int64_t end = piece.chunk + 1 == chunks_[line] ? tile.kv_len : piece.end;
     items[i] = work_item(tile, piece.head * lanes_, begin, end);
     if (first_merge[line] < 0) continue;
@@ -121,6 +125,7 @@ void ContiguousCut::emit(Schedule& schedule, std::span<loom::WorkItem> items) co
     items[i].partial_row = schedule.merges[items[i].merge].partial_row +
                            piece.chunk * lanes_ * classes_[tile.tile_class].q;
   }
+  schedule.partial_rows = partial_rows;
   schedule.figures.contiguous = true;
   schedule.figures.makespan = makespan_;
   schedule.lanes = lanes_;

@@ -16,6 +16,9 @@
 
 namespace attnloom {
 
+// Whether the cut of a tile is the same on every KV head.
+bool cuts_all_heads_alike(int ctas, int kv_heads);
+
 class ContiguousCut {
  public:
   ContiguousCut(const std::vector<QueryTile>& tiles, const std::vector<TileClass>& classes,

@@ -8,6 +8,7 @@
 #include "plan/invariant.h"
 #include "plan/plan.h"
 #include "plan/rows.h"
+#include "spec/shares.h"
 
 namespace attnloom {
 namespace {
@@ -75,6 +76,29 @@ int largest_query_tile(const std::vector<KernelChoice>& kernels) {
 
 namespace {
 
+// Room for sharing, by what a decode needs: a state of 16 rows of each request's own, as many rows
+// again in those of its prefixes, and a tile that is hardly filled for each of four levels.
+// Whatever a batch has beyond that is walked by each request itself.
+constexpr int kLevels = 4;
+constexpr int kPartialRowsOfRequest = 32;
+
+ShareRoom share_room(const Spec& spec, const std::vector<KernelChoice>& kernels,
+                     const PlanLimits& limits) {
+  ShareRoom room;
+  if (!limits.share_prefixes || limits.batch_invariant || !may_share_prefixes(spec)) return room;
+  room.tile_rows = std::min(largest_query_tile(kernels), kMostPrefixRows);
+  if (room.tile_rows < 2) return {};
+  const KernelChoice& last = kernels.back();  // the joint one, where there is one
+  room.least_tile_rows =
+      kernels.size() == 1 || last.classes.size() > 1 ? last.classes.front().q : room.tile_rows;
+  room.entries = limits.max_batch;
+  room.members = std::int64_t{kLevels} * limits.max_batch;
+  room.tokens = std::min(kLevels * limits.max_qo_tokens, room.members * room.tile_rows / 2);
+  room.partial_rows = std::int64_t{kPartialRowsOfRequest} * limits.max_batch +
+                      std::int64_t{kLevels} * room.tile_rows;
+  return room;
+}
+
 // Fills in the table sizes. The bounds, for N output tiles of l_i KV tokens each, C CTAs, and a
 // chunk length L >= sum(l_i) / C:
 // - A tile is split when l_i > L, into ceil(l_i / L) < l_i / L + 1 < 2 * l_i / L chunks. Summed
@@ -104,8 +128,12 @@ Result<PlanLayout> table_sizes(const Spec& spec, const std::vector<KernelChoice>
   const std::int64_t packed_rows = limits.max_qo_tokens * spec.group_size;
   const std::int64_t query_tiles = (packed_rows + entries * (tile_rows - 1)) / tile_rows;
   ATTNLOOM_CHECK(check_bound("query tiles", query_tiles));
-  std::int64_t max_items = query_tiles * limits.kv_heads + max_ctas;
-  std::int64_t max_merges = max_ctas;
+  // A prefix tile is one more tile, and each request that shares has a merge and unsplit states.
+  const ShareRoom share = share_room(spec, kernels, limits);
+  std::int64_t max_items = (query_tiles + share.entries) * limits.kv_heads + max_ctas;
+  std::int64_t max_merges =
+      max_ctas + (share.tile_rows > 0 ? std::int64_t{limits.max_batch} * limits.kv_heads : 0);
+  max_partial_rows += share.partial_rows * limits.kv_heads;
   if (limits.batch_invariant) {
     const InvariantBounds bounds = invariant_bounds(spec, kernels[0], limits.kv_heads,
                                                     limits.max_qo_tokens, query_tiles, entries);
@@ -118,11 +146,19 @@ Result<PlanLayout> table_sizes(const Spec& spec, const std::vector<KernelChoice>
   ATTNLOOM_CHECK(check_bound("partial rows", max_partial_rows));
 
   PlanLayout layout;
+  layout.share = share;
   layout.max_ctas = static_cast<int>(max_ctas);
   layout.max_items = static_cast<int>(max_items);
   layout.max_merges = static_cast<int>(max_merges);
   layout.max_partial_rows = max_partial_rows;
   return layout;
+}
+
+// Each from a border of 16 bytes.
+std::size_t shared_table_bytes(const ShareRoom& room, int max_batch) {
+  return 2 * 16 + static_cast<std::size_t>(room.members + max_batch) * sizeof(loom::StateRun) +
+         static_cast<std::size_t>(room.tokens) * sizeof(loom::SharedToken) +
+         static_cast<std::size_t>(room.members) * sizeof(loom::SharedMember);
 }
 
 }  // namespace
@@ -137,7 +173,7 @@ Result<PlanLayout> plan_layout(const Spec& spec, const std::vector<KernelChoice>
   ATTNLOOM_CHECK(check_limits(spec, limits));
   ATTNLOOM_CHECK(check_bound("max_qo_tokens", limits.max_qo_tokens));
   ATTNLOOM_TRY(PlanLayout layout, table_sizes(spec, kernels, limits));
-  layout.max_rows = most_rows(spec, limits.max_batch, limits.max_qo_tokens);
+  layout.max_rows = most_rows(spec, limits.max_batch, limits.max_qo_tokens) + layout.share.entries;
   std::size_t end = sizeof(loom::PlanHeader);
   const auto next = [&end](std::size_t bytes, std::size_t alignment) {
     const std::size_t offset = align(end, alignment);
@@ -153,6 +189,7 @@ Result<PlanLayout> plan_layout(const Spec& spec, const std::vector<KernelChoice>
   layout.counters_offset = next(static_cast<std::size_t>(layout.max_merges) * sizeof(int), 16);
   layout.items_offset =
       next(static_cast<std::size_t>(layout.max_items) * sizeof(loom::WorkItem), 16);
+  if (layout.share.tile_rows > 0) next(shared_table_bytes(layout.share, limits.max_batch), 16);
   layout.plan_bytes = next(0, 16);
   ATTNLOOM_CHECK(check_bound("plan bytes", static_cast<std::int64_t>(layout.plan_bytes)));
   const std::size_t row_bytes = static_cast<std::size_t>(spec.head_dim.vo) * sizeof(float);

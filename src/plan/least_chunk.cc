@@ -18,9 +18,9 @@ constexpr int kMostDecodeRows = 16;
 // With s bytes of state and k bytes of keys a token it reads T k + L / T s bytes, which is least
 // where T T k = L s.
 std::int64_t least_chunk(const Spec& spec, const TileClass& tile, std::int64_t packed_rows,
-                         std::int64_t kv_len) {
+                         std::int64_t kv_len, bool prefix) {
   std::int64_t tokens = (kLeastTokens + tile.kv - 1) / tile.kv * tile.kv;
-  if (tile.q > kMostDecodeRows) return tokens;
+  if (tile.q > kMostDecodeRows && !prefix) return tokens;
   const std::int64_t key_bytes =
       std::int64_t{spec.head_dim.qk + spec.head_dim.vo} * bytes_of(spec.dtype.kv);
   const std::int64_t state_bytes = std::min<std::int64_t>(packed_rows, tile.q) *

@@ -12,7 +12,8 @@ namespace attnloom {
 // Of an entry of `packed_rows` query rows in tiles of `tile`, with `kv_len` keys to walk. A
 // multiple of the KV tile. What an item costs beside its keys: its queries, its words of the plan,
 // and a partial state that the last arriver reads back (docs/PLANNER.md has the numbers).
+// `prefix`: the rows are those of several decodes, and their states as many as in decode.
 std::int64_t least_chunk(const Spec& spec, const TileClass& tile, std::int64_t packed_rows,
-                         std::int64_t kv_len);
+                         std::int64_t kv_len, bool prefix = false);
 
 }  // namespace attnloom

@@ -6,11 +6,14 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 
 #include "plan/layout.h"
 #include "plan/rows.h"
 #include "plan/schedule.h"
 #include "plan/select.h"
+#include "plan/shared_merges.h"
+#include "plan/shared_rows.h"
 
 namespace attnloom {
 namespace {
@@ -121,6 +124,20 @@ void write_table(std::vector<std::byte>& block, std::size_t offset, const std::v
   if (!rows.empty()) std::memcpy(block.data() + offset, rows.data(), rows.size() * sizeof(T));
 }
 
+// Behind the items; their places go into the header.
+template <class T>
+unsigned append_table(std::vector<std::byte>& block, const std::vector<T>& rows) {
+  const std::size_t offset = (block.size() + 15) / 16 * 16;
+  block.resize(offset + rows.size() * sizeof(T));
+  write_table(block, offset, rows);
+  return static_cast<unsigned>(offset);
+}
+
+std::span<loom::WorkItem> items_of(Plan& plan, const PlanLayout& layout, int count) {
+  return {reinterpret_cast<loom::WorkItem*>(plan.block.data() + layout.items_offset),
+          static_cast<std::size_t>(count)};
+}
+
 }  // namespace
 
 Result<Plan> make_plan(const Spec& spec, const std::vector<KernelChoice>& kernels,
@@ -129,21 +146,32 @@ Result<Plan> make_plan(const Spec& spec, const std::vector<KernelChoice>& kernel
   ATTNLOOM_TRY(const PlanLayout layout, plan_layout(spec, kernels, limits));
   ATTNLOOM_CHECK(check_workload(spec, workload));
   ATTNLOOM_CHECK(check_limits(spec, limits, workload, cost));
-  const RowTable table = make_row_table(spec, workload);
+  RowTable table = make_row_table(spec, workload);
+  const int entries = static_cast<int>(table.rows.size());
+  const SharedRows shared = share_prefixes(spec, workload, layout.share, table.rows);
   const Selection selection = select_kernel(spec, kernels, table.rows, limits.batch_invariant);
   const KernelChoice& kernel = kernels[selection.kernel];
   const int ctas = static_cast<int>(cta_count(kernel, limits));
   Plan plan;
   plan.block = std::move(storage);
-  ATTNLOOM_TRY(const Schedule schedule, make_schedule(spec, kernel, ctas, layout, workload,
-                                                      table.rows, selection, cost, plan.block));
+  ATTNLOOM_TRY(Schedule schedule, make_schedule(spec, kernel, ctas, layout, workload, table.rows,
+                                                shared, selection, cost, plan.block));
+  SharedTables lists;
+  if (!shared.empty()) {
+    ATTNLOOM_TRY(lists, merge_shared(kernel, layout, workload.kv_heads, shared, table.rows,
+                                     schedule, items_of(plan, layout, schedule.stored_items)));
+  }
   plan.kernel = selection.kernel;
   plan.grid = ctas;
   set_extents(spec, workload, table, plan);
   plan.figures = schedule.figures;
+  plan.figures.prefix_tiles = static_cast<int>(table.rows.size()) - entries;
   std::fill_n(plan.block.begin(), layout.items_offset, std::byte{0});
-  const loom::PlanHeader header =
+  loom::PlanHeader header =
       make_header(spec, workload, layout, schedule, table.rows.size(), generation);
+  header.state_runs_offset = append_table(plan.block, lists.runs);
+  header.shared_tokens_offset = append_table(plan.block, shared.tokens);
+  header.shared_members_offset = append_table(plan.block, lists.members);
   std::memcpy(plan.block.data(), &header, sizeof(header));
   write_table(plan.block, layout.queues_offset, schedule.queues);
   write_table(plan.block, layout.requests_offset, table.rows);

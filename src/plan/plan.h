@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "plan/shared_rows.h"
 #include "plan/workload.h"
 #include "spec/spec.h"
 #include "spec/tiles.h"
@@ -25,15 +26,18 @@ struct PlanLimits {
   int sm_count = 0;
   int max_ctas = 0;              // of a launch; 0: all that are resident at once on sm_count SMs
   bool batch_invariant = false;  // plan/invariant.h
+  bool share_prefixes = false;   // keep room for shared prefixes (shared_rows.h), and use it
 };
 
-// Fixed byte offsets in the workspace, and how much of each table fits.
+// Fixed byte offsets in the workspace (but for what stands behind the items), and how much of each
+// table fits.
 struct PlanLayout {
   int max_ctas = 0;
   int max_items = 0;
   int max_merges = 0;
   std::int64_t max_rows = 0;  // entries of the request table
   std::int64_t max_partial_rows = 0;
+  ShareRoom share;
   std::size_t queues_offset = 0;
   std::size_t requests_offset = 0;
   std::size_t merges_offset = 0;
@@ -55,6 +59,7 @@ struct PlanFigures {
   double ideal = 0;     // total cost / CTAs
   int items = 0;
   int split_tiles = 0;
+  int prefix_tiles = 0;           // entries that hold rows of several requests
   bool contiguous = false;        // cut by plan/contiguous.h, else by Algorithm 1
   std::int64_t chunk_tokens = 0;  // L_kv before rounding to a class's KV tile
 };

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "kernel_templates/loom/plan.cuh"
 #include "plan/plan.h"
@@ -27,6 +29,7 @@ Json figures_to_json(const PlanFigures& figures) {
           {"ideal", figures.ideal},
           {"items", figures.items},
           {"split_tiles", figures.split_tiles},
+          {"prefix_tiles", figures.prefix_tiles},
           {"schedule", figures.contiguous ? "contiguous" : "algorithm_1"},
           {"chunk_tokens", figures.chunk_tokens}};
 }
@@ -43,6 +46,53 @@ Json item_to_json(const loom::WorkItem& item, int lane, int rows) {
           {"merge", split ? item.merge + lane : -1}};
 }
 
+// `list_begin` and `qo_begin` of a prefix tile name its lists, which "shared" shows.
+Json request_to_json(const loom::RequestRow& row) {
+  return {{"batch", row.batch},          {"qo_begin", row.qo_begin},
+          {"qo_len", row.qo_len},        {"q", {row.q_first, row.q_end}},
+          {"kv_begin", row.kv_begin},    {"kv_len", row.kv_len},
+          {"walk_len", row.walk_len},    {"list_begin", row.list_begin},
+          {"mask_begin", row.mask_begin}};
+}
+
+template <class T>
+T read_one(const Plan& plan, std::size_t offset, int index) {
+  return read_table<T>(plan, offset + static_cast<std::size_t>(index) * sizeof(T), 1)[0];
+}
+
+// Whose rows a prefix tile holds, and the range of keys that they share in it.
+Json shared_to_json(const Plan& plan, const loom::PlanHeader& header, const loom::RequestRow& row,
+                    int begin) {
+  Json members = Json::array();
+  for (int m = 0; m < row.member_count; ++m) {
+    members.push_back(
+        read_one<loom::SharedMember>(plan, header.shared_members_offset, row.qo_begin + m).request);
+  }
+  Json tokens = Json::array();
+  for (int t = 0; t < row.q_end; ++t) {
+    tokens.push_back(
+        read_one<loom::SharedToken>(plan, header.shared_tokens_offset, row.list_begin + t).token);
+  }
+  return {{"members", std::move(members)},
+          {"tokens", std::move(tokens)},
+          {"kv", {begin, row.walk_len}}};
+}
+
+// Of a request with shared prefixes its runs of states: that of chunk c on head h begins at
+// row + (c * KV heads + h) * rows.
+Json merge_to_json(const Plan& plan, const loom::PlanHeader& header, const loom::MergeTile& tile) {
+  if (tile.partial_row >= 0) return {{"partial_row", tile.partial_row}, {"count", tile.count}};
+  Json runs = Json::array();
+  int states = 0;
+  for (int run = ~tile.partial_row; states < tile.count; ++run) {
+    const auto states_of = read_one<loom::StateRun>(plan, header.state_runs_offset, run);
+    runs.push_back(
+        {{"row", states_of.row}, {"rows", states_of.rows}, {"chunks", states_of.chunks}});
+    states += states_of.chunks;
+  }
+  return {{"runs", std::move(runs)}, {"count", tile.count}};
+}
+
 }  // namespace
 
 Json plan_to_json(const Spec& spec, const std::vector<KernelChoice>& kernels, const Plan& plan) {
@@ -56,24 +106,21 @@ Json plan_to_json(const Spec& spec, const std::vector<KernelChoice>& kernels, co
       queue.push_back(item_to_json(items[i], cta.lane, classes[items[i].tile_class].q));
     queues.push_back(std::move(queue));
   }
+  std::vector<int> first_key(static_cast<std::size_t>(header.request_count),
+                             std::numeric_limits<int>::max());
+  for (const loom::WorkItem& item : items)
+    first_key[item.request] = std::min(first_key[item.request], item.kv_begin);
   Json requests = Json::array();
   for (const auto& row :
        read_table<loom::RequestRow>(plan, header.requests_offset, header.request_count)) {
-    requests.push_back({{"batch", row.batch},
-                        {"qo_begin", row.qo_begin},
-                        {"qo_len", row.qo_len},
-                        {"q", {row.q_first, row.q_end}},
-                        {"kv_begin", row.kv_begin},
-                        {"kv_len", row.kv_len},
-                        {"walk_len", row.walk_len},
-                        {"list_begin", row.list_begin},
-                        {"mask_begin", row.mask_begin}});
+    requests.push_back(request_to_json(row));
+    if (row.member_count > 0)
+      requests.back()["shared"] = shared_to_json(plan, header, row, first_key[requests.size() - 1]);
   }
   Json merges = Json::array();
   for (const auto& tile :
-       read_table<loom::MergeTile>(plan, header.merges_offset, header.merge_count)) {
-    merges.push_back({{"partial_row", tile.partial_row}, {"count", tile.count}});
-  }
+       read_table<loom::MergeTile>(plan, header.merges_offset, header.merge_count))
+    merges.push_back(merge_to_json(plan, header, tile));
   return {{"kernel", kernel_to_json(kernels[plan.kernel], plan.kernel)},
           {"grid", plan.grid},
           {"generation", header.generation},

@@ -14,7 +14,9 @@ struct QueryTile {
   int request = 0;  // entry of the request table
   int q_row = 0;    // packed
   int tile_class = 0;
-  std::int64_t kv_len = 0;
+  std::int64_t kv_begin = 0;    // keys before it belong to shared prefixes
+  std::int64_t kv_len = 0;      // the end of its keys
+  bool shares = false;          // its states are merged with others' (shared_merges.h)
   std::int64_t live_begin = 0;  // a multiple of the class's KV tile
   std::int64_t live_end = 0;
   std::int64_t least_chunk = 0;  // tokens; a multiple of the class's KV tile

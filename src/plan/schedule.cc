@@ -49,13 +49,14 @@ std::span<loom::WorkItem> place_items(std::vector<std::byte>& block, const PlanL
 class Scheduler {
  public:
   Scheduler(const Spec& spec, const KernelChoice& kernel, int ctas, const Workload& workload,
-            const std::vector<loom::RequestRow>& rows, const Selection& selection,
-            const CostModel& cost)
+            const std::vector<loom::RequestRow>& rows, const SharedRows& shared,
+            const Selection& selection, const CostModel& cost)
       : spec_(spec),
         kernel_(kernel),
         ctas_(ctas),
         workload_(workload),
         rows_(rows),
+        shared_(shared),
         selection_(selection),
         cost_(cost),
         lanes_(std::gcd(ctas, workload.kv_heads)) {}
@@ -68,7 +69,8 @@ class Scheduler {
         check_room("work items", tiles * workload_.kv_heads, layout.max_items, "max_qo_tokens"));
     list_tiles(tiles);
     std::int64_t tokens = 0;  // below 2^62, as the tiles were just bounded by an int32
-    for (const QueryTile& tile : tiles_) tokens += tile.kv_len * workload_.kv_heads;
+    for (const QueryTile& tile : tiles_)
+      tokens += (tile.kv_len - tile.kv_begin) * workload_.kv_heads;
     // A batch-invariant chunk is what an entry's own lengths make it.
     schedule_.figures.chunk_tokens = selection_.batch_invariant ? 0 : divide_up(tokens, ctas_);
     cut();
@@ -76,6 +78,7 @@ class Scheduler {
     ATTNLOOM_CHECK(
         check_room("merges", std::ssize(schedule_.merges), layout.max_merges, "max_batch"));
     ATTNLOOM_CHECK(check_room("partial rows", partial_rows_, layout.max_partial_rows, "max_batch"));
+    schedule_.partial_rows = partial_rows_;
     std::sort(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) {
       if (a.cost != b.cost) return a.cost > b.cost;
       return std::tie(a.tile, a.first_chunk) < std::tie(b.tile, b.first_chunk);
@@ -87,6 +90,10 @@ class Scheduler {
   }
 
  private:
+  // Keys of an entry that come before its own; an entry whose others read all of them has no tile.
+  std::int64_t walk_begin(int r) const { return shared_.empty() ? 0 : shared_.walk_begin[r]; }
+  bool shares(int r) const { return walk_begin(r) > 0 || rows_[r].member_count > 0; }
+
   const TileClass& shape(int r) const { return kernel_.classes[selection_.tile_class[r]]; }
 
   // The keys that the rows of a tile can see at all: all of them but for causal masks and windows.
@@ -96,7 +103,10 @@ class Scheduler {
     QueryTile tile{.request = r,
                    .q_row = static_cast<int>(q_row),
                    .tile_class = selection_.tile_class[r],
+                   .kv_begin = walk_begin(r),
                    .kv_len = row.walk_len,
+                   .shares = shares(r),
+                   .live_begin = walk_begin(r),
                    .live_end = row.walk_len,
                    .least_chunk = least_[r]};
     const Mask& mask = spec_.variant.mask;
@@ -108,7 +118,7 @@ class Scheduler {
     const std::int64_t last =
         std::min<std::int64_t>((tile.q_row + shape(r).q - 1) / spec_.group_size, row.qo_len - 1) +
         shift;
-    if (mask.causal) tile.live_end = std::clamp<std::int64_t>(last + 1, 0, tile.kv_len);
+    if (mask.causal) tile.live_end = std::clamp<std::int64_t>(last + 1, tile.kv_begin, tile.kv_len);
     if (window >= 0)
       tile.live_begin =
           std::clamp<std::int64_t>(first - window, 0, tile.live_end) / shape(r).kv * shape(r).kv;
@@ -122,8 +132,10 @@ class Scheduler {
       least_.push_back(
           selection_.batch_invariant
               ? invariant_chunk(shape(r), packed_rows(spec_, rows_[r]), rows_[r].walk_len)
-              : least_chunk(spec_, shape(r), packed_rows(spec_, rows_[r]), rows_[r].walk_len));
+              : least_chunk(spec_, shape(r), packed_rows(spec_, rows_[r]),
+                            rows_[r].walk_len - walk_begin(r), rows_[r].member_count > 0));
     for (int r = 0; r < std::ssize(rows_); ++r) {
+      if (walk_begin(r) > 0 && walk_begin(r) == rows_[r].walk_len) continue;
       const std::int64_t first = std::int64_t{rows_[r].q_first} * spec_.group_size;
       const std::int64_t end = first + packed_rows(spec_, rows_[r]);
       for (std::int64_t q_row = first; q_row < end; q_row += shape(r).q)
@@ -142,9 +154,10 @@ class Scheduler {
   void cut_tile(int index, std::int64_t chunk) {
     const QueryTile& tile = tiles_[index];
     const std::int64_t rows = kernel_.classes[tile.tile_class].q;
-    const std::int64_t chunks = std::max<std::int64_t>(divide_up(tile.kv_len, chunk), 1);
+    const std::int64_t chunks =
+        std::max<std::int64_t>(divide_up(tile.kv_len - tile.kv_begin, chunk), 1);
     Run run{.tile = index, .tile_chunks = static_cast<int>(chunks), .chunk_tokens = chunk};
-    if (chunks > 1) {
+    if (chunks > 1 && !tile.shares) {
       run.merge = static_cast<int>(schedule_.merges.size());
       run.partial_row = static_cast<int>(partial_rows_);
       for (int head = 0; head < workload_.kv_heads; ++head) {
@@ -167,8 +180,9 @@ class Scheduler {
   }
 
   double chunk_cost(const QueryTile& tile, std::int64_t index, std::int64_t chunk) const {
-    return cost_.of(kernel_.classes[tile.tile_class].q,
-                    live_tokens(tile, index * chunk, (index + 1) * chunk));
+    return cost_.of(
+        kernel_.classes[tile.tile_class].q,
+        live_tokens(tile, tile.kv_begin + index * chunk, tile.kv_begin + (index + 1) * chunk));
   }
 
   // The contiguous cut instead, where Algorithm 1 is out of balance and its longest queue is the
@@ -177,6 +191,7 @@ class Scheduler {
     if (selection_.batch_invariant || cost_.beta <= 0 ||
         schedule_.figures.makespan <= kGoodBalance * schedule_.figures.ideal)
       return false;
+    if (!shared_.empty() && !cuts_all_heads_alike(ctas_, workload_.kv_heads)) return false;
     const ContiguousCut other(tiles_, kernel_.classes, ctas_, workload_.kv_heads, cost_);
     if (other.makespan() >= schedule_.figures.makespan) return false;
     other.emit(schedule_, place_items(block, layout, other.stored_items()));
@@ -193,7 +208,7 @@ class Scheduler {
   // `head`: of lane 0.
   loom::WorkItem item(const Run& run, int head, int chunk) const {
     const QueryTile& tile = tiles_[run.tile];
-    const std::int64_t begin = chunk * run.chunk_tokens;
+    const std::int64_t begin = tile.kv_begin + chunk * run.chunk_tokens;
     loom::WorkItem item =
         work_item(tile, head, begin, std::min(begin + run.chunk_tokens, tile.kv_len));
     if (run.merge >= 0) {
@@ -269,6 +284,7 @@ class Scheduler {
   const int ctas_;
   const Workload& workload_;
   const std::vector<loom::RequestRow>& rows_;
+  const SharedRows& shared_;
   const Selection& selection_;
   const CostModel cost_;
   std::vector<std::int64_t> least_;  // least_chunk of each entry
@@ -286,10 +302,10 @@ class Scheduler {
 
 Result<Schedule> make_schedule(const Spec& spec, const KernelChoice& kernel, int ctas,
                                const PlanLayout& layout, const Workload& workload,
-                               const std::vector<loom::RequestRow>& rows,
+                               const std::vector<loom::RequestRow>& rows, const SharedRows& shared,
                                const Selection& selection, const CostModel& cost,
                                std::vector<std::byte>& block) {
-  return Scheduler(spec, kernel, ctas, workload, rows, selection, cost).run(layout, block);
+  return Scheduler(spec, kernel, ctas, workload, rows, shared, selection, cost).run(layout, block);
 }
 
 }  // namespace attnloom

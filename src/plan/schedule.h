@@ -12,6 +12,7 @@
 #include "kernel_templates/loom/plan.cuh"
 #include "plan/plan.h"
 #include "plan/select.h"
+#include "plan/shared_rows.h"
 
 namespace attnloom {
 
@@ -20,15 +21,16 @@ struct Schedule {
   int lanes = 1;                        // CTAs of a gang: each item stands for one a lane
   int stored_items = 0;                 // of gangs
   std::vector<loom::MergeTile> merges;  // by (request, query tile, head)
+  std::int64_t partial_rows = 0;        // that these merges use
   PlanFigures figures;
 };
 
 // `rows`: of make_row_table. The items, by gang and then in queue order, become the end of `block`,
-// from layout.items_offset on. REQUIRES: check_workload passed. Errors: PLAN_BOUND where `layout`
-// has no room.
+// from layout.items_offset on. Tiles that share prefixes leave their merges to shared_merges.h.
+// REQUIRES: check_workload passed. Errors: PLAN_BOUND where `layout` has no room.
 Result<Schedule> make_schedule(const Spec& spec, const KernelChoice& kernel, int ctas,
                                const PlanLayout& layout, const Workload& workload,
-                               const std::vector<loom::RequestRow>& rows,
+                               const std::vector<loom::RequestRow>& rows, const SharedRows& shared,
                                const Selection& selection, const CostModel& cost,
                                std::vector<std::byte>& block);
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/json.h"
+#include "plan/levels.h"
 #include "plan/workload_layout.h"
 
 namespace attnloom {
@@ -148,6 +149,7 @@ Status check_workload(const Spec& spec, const Workload& workload) {
   ATTNLOOM_CHECK(check_indptr("kv_indptr", workload.kv_indptr));
   ATTNLOOM_CHECK(check_kv_arrays(spec, workload));
   ATTNLOOM_CHECK(check_totals(spec, workload));
+  ATTNLOOM_CHECK(check_levels(spec, workload));
   return check_settings(spec, workload);
 }
 

@@ -19,6 +19,14 @@ struct ScalarParam {
   double value = 0;
 };
 
+// Query tokens that share keys: group i is tokens [qo_indptr[i], qo_indptr[i + 1]) of the batch,
+// whole requests all of whose page rows go on with the same page_indptr[i + 1] - page_indptr[i]
+// pages behind those of the levels before.
+struct SharedLevel {
+  std::span<const std::int32_t> qo_indptr;    // [groups + 1]
+  std::span<const std::int32_t> page_indptr;  // [groups + 1]
+};
+
 struct Workload {
   int q_heads = 0;
   int kv_heads = 0;
@@ -37,6 +45,7 @@ struct Workload {
       block_indptr;  // [rows of blocks + 1] bsr only: entries of block_indices, requests in order
   std::span<const std::int32_t>
       block_indices;                 // bsr only: host mirror; empty = not given, then not checked
+  std::vector<SharedLevel> levels;   // paged only: known shared prefixes, outermost first
   std::optional<float> scale;        // > 0; nullopt: 1/sqrt(head_dim.qk)
   std::optional<int> window_left;    // given exactly when the spec's window_left is "runtime"
   std::vector<ScalarParam> scalars;  // every scalar param of the spec, any order
@@ -55,8 +64,9 @@ std::int64_t kv_len(const Workload& workload, const Layout& layout, int request)
 // Refuses, with the array, the index and the values: wrong lengths of arrays, a first entry that is
 // not 0, decreasing indptr, last_page_len outside [1, page_size] (0 without pages), page indices
 // outside the pool, keys behind a slot's capacity, blocks outside of their request or listed twice
-// in a row, heads that are not q_heads == kv_heads * group_size, missing or unknown scalars, a
-// scale that is not finite and > 0, window below -1, totals past int32.
+// in a row, levels that are not nested or go past what a member can share, heads that are not
+// q_heads == kv_heads * group_size, missing or unknown scalars, a scale that is not finite and > 0,
+// window below -1, totals past int32.
 Status check_workload(const Spec& spec, const Workload& workload);
 
 }  // namespace attnloom

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <string_view>
 
+#include "spec/shares.h"
+
 namespace attnloom {
 namespace {
 
@@ -20,6 +22,13 @@ std::vector<TemplateContext> functor(const std::string& text) {
 // Whether a row functor may ask for sums of squares: where its text never names them, no pass sums.
 bool sums_squares(const std::string& text) {
   return text.find("sum_of_squares") != std::string::npos;
+}
+
+// Prefix tiles have up to kMostPrefixRows query rows, so there is never one in decode_simt's single
+// row or in the class for long prefills alone.
+bool shares_prefixes(const Spec& spec, const KernelChoice& choice) {
+  return choice.family == "attention_mma" && choice.classes.front().q <= kMostPrefixRows &&
+         may_share_prefixes(spec);
 }
 
 // The accessor of the param that holds the sinks.
@@ -125,6 +134,7 @@ TemplateContext variant_context(const Spec& spec, const KernelChoice& choice) {
       {"query_squares", text_of(sums_squares(variant.query_transform))},
       {"key_squares", text_of(sums_squares(variant.key_transform))},
       {"value_squares", text_of(sums_squares(variant.value_transform))},
+      {"shares", text_of(shares_prefixes(spec, choice))},
       {"class_count", std::to_string(choice.classes.size())},
       {"threads", std::to_string(choice.threads)},
       {"min_ctas_per_sm", std::to_string(choice.min_ctas_per_sm)},

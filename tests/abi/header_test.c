@@ -23,6 +23,8 @@ _Static_assert(offsetof(alm_context_options, policy) == 120, "offsets");
 _Static_assert(offsetof(alm_plan_limits, kv_heads) == 28, "offsets");
 _Static_assert(offsetof(alm_plan_limits, policy) == 32, "offsets");
 _Static_assert(offsetof(alm_plan_limits, kernel) == 56, "offsets");
+_Static_assert(offsetof(alm_plan_limits, no_shared_prefixes) == 60, "offsets");
+_Static_assert(offsetof(alm_workload, levels) == 272 && sizeof(alm_level) == 64, "offsets");
 _Static_assert(offsetof(alm_prepare_options, user) == 24, "offsets");
 _Static_assert(offsetof(alm_plan_sizes, staging_bytes) == 16, "offsets");
 _Static_assert(sizeof(alm_index_array) == 32 && sizeof(alm_tensor) == 96, "sizes");

@@ -84,8 +84,6 @@ TEST_CASE("Workload") {
                 "not \"runtime\"");
   check_refusal(base, "/workload/kv_order", "NDH", code, "$.workload.kv_order", "given \"NDH\"");
   check_refusal(base, "/workload/mask", 1, code, "$.workload.mask", "mask.custom is not true");
-  check_refusal(base, "/workload/levels", 1, code, "$.workload.levels",
-                "no kernel of this version");
   check_refusal(base, "/workload/k_scale", 1.0, code, "$.workload.k_scale",
                 "variant.kv_scale is \"none\"");
   Json runtime = base;

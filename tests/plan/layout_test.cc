@@ -19,13 +19,13 @@ TEST_CASE("offsets and bounds of a small plan, worked by hand") {
   CHECK(layout->max_items == 12);
   CHECK(layout->max_merges == 2);
   CHECK(layout->max_partial_rows == 64);
-  CHECK(layout->queues_offset == 160);  // behind the header
+  CHECK(layout->queues_offset == 176);  // behind the header
   CHECK(layout->queues_offset == loom::kQueuesOffset);
-  CHECK(layout->requests_offset == 192);   // 2 queues of 16
-  CHECK(layout->merges_offset == 336);     // 3 rows of 48
-  CHECK(layout->counters_offset == 352);   // 2 rows of 8
-  CHECK(layout->items_offset == 368);      // 2 ints, rounded up
-  CHECK(layout->plan_bytes == 752);        // 12 items of 32
+  CHECK(layout->requests_offset == 208);   // 2 queues of 16
+  CHECK(layout->merges_offset == 352);     // 3 rows of 48
+  CHECK(layout->counters_offset == 368);   // 2 rows of 8
+  CHECK(layout->items_offset == 384);      // 2 ints, rounded up
+  CHECK(layout->plan_bytes == 768);        // 12 items of 32
   CHECK(layout->partial_o_offset == 768);  // the next multiple of 256
   CHECK(layout->partial_lse_offset == 768 + 64 * 96 * 4);
   CHECK(layout->workspace_bytes == 768 + 64 * 96 * 4 + 256);

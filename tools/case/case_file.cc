@@ -100,6 +100,7 @@ Workload CaseFile::workload() const {
   view.last_page_len = last_page_len;
   view.page_indices = page_indices;
   view.pool_pages = pool_pages;
+  for (const CaseLevel& level : levels) view.levels.push_back({level.qo_indptr, level.page_indptr});
   view.kv_start = kv_start;
   view.kv_capacity = kv_capacity;
   view.block_indptr = block_indptr;

@@ -48,6 +48,12 @@ struct CasePointerParam {
   std::vector<double> values;    // what the bytes mean
 };
 
+// Groups of query tokens that begin with the same pages (plan/workload.h, SharedLevel).
+struct CaseLevel {
+  std::vector<std::int32_t> qo_indptr;
+  std::vector<std::int32_t> page_indptr;
+};
+
 struct CaseExpect {
   std::vector<double> o;    // [tokens][q_heads][head_dim.vo], or empty: not expected
   std::vector<double> lse;  // [tokens][q_heads], or empty
@@ -69,6 +75,7 @@ struct CaseFile {
   std::vector<std::int32_t> last_page_len;  // paged only
   std::vector<std::int32_t> page_indices;   // paged only
   std::int64_t pool_pages = 0;              // paged only
+  std::vector<CaseLevel> levels;            // paged only
   std::vector<std::int32_t> kv_start;       // padded only: first token of a request in its slot
   std::int64_t kv_capacity = 0;             // padded only: tokens of a slot
   std::vector<std::int32_t> block_indptr;   // bsr only

@@ -10,6 +10,7 @@
 
 #include "reference/generators.h"
 #include "reference/number_format.h"
+#include "tools/case/levels_section.h"
 #include "tools/case/sparse_section.h"
 #include "tools/case/tensor_source.h"
 
@@ -241,8 +242,10 @@ Status read_layout(const JsonNode& workload, const CaseOptions& options, CaseFil
     std::string_view key;
     KvLayout layout;
   };
-  constexpr Section kSections[] = {
-      {"pages", KvLayout::kPaged}, {"padded", KvLayout::kPadded}, {"bsr", KvLayout::kBsr}};
+  constexpr Section kSections[] = {{"pages", KvLayout::kPaged},
+                                   {"levels", KvLayout::kPaged},
+                                   {"padded", KvLayout::kPadded},
+                                   {"bsr", KvLayout::kBsr}};
   for (const Section& section : kSections) {
     if (file.spec.layout.kv == section.layout || !workload.has(section.key)) continue;
     ATTNLOOM_TRY(const JsonNode other, workload.member(section.key));
@@ -260,9 +263,16 @@ Status read_layout(const JsonNode& workload, const CaseOptions& options, CaseFil
     case KvLayout::kPaged:
       break;
   }
-  if (!workload.has("pages")) return deal_pages(workload, options.page_seed, file);
-  ATTNLOOM_TRY(const JsonNode pages, workload.member("pages"));
-  return read_given_pages(pages, file);
+  const bool given = workload.has("pages");
+  if (given) {
+    ATTNLOOM_TRY(const JsonNode pages, workload.member("pages"));
+    ATTNLOOM_CHECK(read_given_pages(pages, file));
+  }
+  if (!workload.has("levels"))
+    return given ? ok_status() : deal_pages(workload, options.page_seed, file);
+  ATTNLOOM_TRY(const JsonNode levels, workload.member("levels"));
+  ATTNLOOM_CHECK(read_levels(levels, given, file));
+  return check_pool(levels, file);
 }
 
 Status fill_cache(CaseFile& file) {

@@ -18,8 +18,6 @@ constexpr std::string_view kKeys[] = {"heads",    "qo_len",  "kv_len", "scale", 
                                       "levels",   "k_scale", "v_scale"};
 constexpr std::string_view kHeadKeys[] = {"q", "kv"};
 constexpr std::string_view kMaskKeys[] = {"custom"};
-// Keys of the format that no layout or dtype of this version uses.
-constexpr std::string_view kUnusedKeys[] = {"levels"};
 
 Status read_heads(const JsonNode& workload, CaseFile& file) {
   ATTNLOOM_TRY(const JsonNode heads, workload.member("heads"));
@@ -158,11 +156,6 @@ Status read_mask(const JsonNode& workload, CaseFile& file) {
 
 Status read_workload(const JsonNode& node, const CaseOptions& options, CaseFile& file) {
   ATTNLOOM_CHECK(node.check_keys(kKeys));
-  for (const std::string_view key : kUnusedKeys) {
-    if (!node.has(key)) continue;
-    ATTNLOOM_TRY(const JsonNode unused, node.member(key));
-    return unused.refuse("no kernel of this version uses this key", "remove it");
-  }
   ATTNLOOM_CHECK(read_heads(node, file));
   ATTNLOOM_CHECK(read_lengths(node, file));
   ATTNLOOM_CHECK(read_scalars(node, file));

@@ -182,6 +182,8 @@ void add_batch_options(CLI::App& command, BatchOptions& options) {
       .add_option("--param", options.params,
                   "NAME=NUMBER, a scalar param of --spec; may be repeated")
       ->needs(trace);
+  command.add_flag("--no-shared-prefix", options.no_shared_prefix,
+                   "read a prefix that requests share once for each of them");
   command.add_option("--window-left", options.window_left, "where --spec says \"runtime\"")
       ->needs(trace);
 }

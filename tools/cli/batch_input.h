@@ -23,6 +23,7 @@ struct BatchOptions {
   int kv_heads = 8;
   std::vector<std::string> params;  // "cap=30"
   std::optional<int> window_left;
+  bool no_shared_prefix = false;
 };
 
 void add_batch_options(CLI::App& command, BatchOptions& options);

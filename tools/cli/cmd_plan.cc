@@ -45,6 +45,13 @@ void print_text(const KernelChoice& kernel, const Json& plan) {
             << " tokens before rounding, block of " << plan["block_bytes"] << " bytes\n"
             << "cost: longest queue " << figures["makespan"] << ", mean " << figures["ideal"]
             << '\n';
+  for (const Json& request : plan["requests"]) {
+    if (!request.contains("shared")) continue;
+    std::cout << "prefix tile: pages of r" << request["batch"] << ", tokens "
+              << request["shared"]["kv"][0] << " to " << request["shared"]["kv"][1] << ", for";
+    for (const Json& member : request["shared"]["members"]) std::cout << " r" << member;
+    std::cout << '\n';
+  }
   int cta = 0;
   for (const Json& queue : plan["queues"]) {
     if (!queue.empty()) std::cout << "CTA " << cta << ':';
@@ -69,6 +76,7 @@ Result<Planned> make(const Options& options) {
   limits.q_heads = file.q_heads;
   limits.kv_heads = file.kv_heads;
   options.limits.apply(limits);
+  limits.share_prefixes = !options.batch.no_shared_prefix;
   if (limits.sm_count == 0) {
     ATTNLOOM_TRY(const std::unique_ptr<Engine> engine,
                  open_engine(options.common, device_kind(options.common)));

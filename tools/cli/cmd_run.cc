@@ -170,6 +170,7 @@ Result<int> run(const Options& options) {
                open_engine(options.common, device_kind(options.common)));
   RunOptions how;
   options.limits.apply(how.limits);
+  how.limits.share_prefixes = !options.batch.no_shared_prefix;
   Result<CaseRun> ran = run_case(*engine, file, how);
   if (!ran.ok()) return named_after_variant(ran.status(), file);
   CaseRun& run = ran.value();

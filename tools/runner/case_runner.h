@@ -30,8 +30,9 @@ struct CaseRun {
 Status named_after_variant(Status status, const CaseFile& file);
 
 struct RunOptions {
-  int launches = 1;   // of the same plan; the output is the last one's
-  PlanLimits limits;  // batch, tokens and heads are filled in: the case's own
+  int launches = 1;  // of the same plan; the output is the last one's
+  PlanLimits limits{.share_prefixes =
+                        true};  // batch, tokens and heads are filled in: the case's own
 };
 
 // Outputs and workspace are poisoned first: never-written on the simulator, 0xFF bytes (NaN) on a

@@ -35,6 +35,7 @@ struct Config {
   static constexpr bool kQuerySquares = false;
   static constexpr bool kKeySquares = false;
   static constexpr bool kValueSquares = false;
+  static constexpr bool kShares = false;
   static constexpr int kClassCount = 1;
   static constexpr int kThreads = 128;
   static constexpr int kMinCtasPerSm = 4;
