@@ -2,6 +2,7 @@
 """plan: the queues of a case, and the batches that a serving trace stands for."""
 
 import collections
+import json
 import os
 import unittest
 import xml.etree.ElementTree
@@ -185,6 +186,64 @@ class TraceTest(ProgramTest):
         self.assertEqual(refused(bad, "1")["path"], bad + ":6")
         header = self.write("header.csv", TRACE.replace("ContextTokens", "Tokens"))
         self.assertEqual(refused(header, "1")["path"], header + ":1")
+
+
+SLICE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "mooncake_slice.jsonl")
+
+
+class MooncakeTest(ProgramTest):
+    def bytes_of_keys(self, trace, batch, *arguments):
+        """KV bytes of the requests, and of all together, by --roofline; 8 heads, 2 x 128 values of 2 bytes."""
+        command = ("plan", "--trace", trace, "--at", "1000", "--batch", str(batch), "--device", "sim", "--roofline")
+        outcome = self.run_program(*command, *arguments, "--json")
+        self.assertEqual(outcome.status, 0, outcome.text + outcome.errors)
+        key = 8 * 2 * 128 * 2
+        requests = [request["bytes"]["kv"] / key for request in outcome.json["requests"]]
+        return requests, outcome.json["all"]["bytes"]["kv"] / key
+
+    def test_equal_prefixes_share_pages(self):
+        with open(SLICE, encoding="utf-8") as file:
+            rows = [json.loads(line) for line in file]
+        for batch in (2, 12):
+            with self.subTest(batch=batch):
+                requests, everything = self.bytes_of_keys(SLICE, batch)
+                seen, wanted = set(), 0
+                for i, row in enumerate(rows[-batch:]):
+                    tokens = row["input_length"] + int(uniform(0, i) * row["output_length"])
+                    self.assertEqual(requests[i], tokens)
+                    whole = row["input_length"] // 16 * 16
+                    pages = {(row["hash_ids"][first // 512], first) for first in range(0, whole, 16)}
+                    wanted += 16 * len(pages - seen) + tokens - whole
+                    seen |= pages
+                self.assertEqual(everything, wanted)
+                self.assertLess(everything, sum(requests))  # the slice begins with one system prompt
+
+    def test_what_is_generated_is_shared_by_nobody(self):
+        row = {"timestamp": 0, "input_length": 24, "output_length": 1000, "hash_ids": [7]}
+        trace = self.write("twins.jsonl", "".join(json.dumps(row) + "\n" for _ in range(2)))
+        requests, everything = self.bytes_of_keys(trace, 2)
+        self.assertEqual(everything, sum(requests) - 16)  # one whole page of the prompt
+
+    def test_pages_that_touch_two_blocks(self):
+        rows = [{"timestamp": 5 * i, "input_length": 1024, "output_length": 0, "hash_ids": ids} for i, ids in enumerate(([1, 2], [1, 3]))]
+        trace = self.write("two.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        spec = changed(SPEC, "layout", {"kv": "paged", "page_size": 1})
+        command = ("plan", "--trace", trace, "--at", "1", "--batch", "2", "--spec", self.write("spec.json", spec), "--kv-heads", "1")
+        shared = self.run_program(*command, "--device", "sim", "--roofline", "--json").json
+        self.assertEqual(shared["all"]["bytes"]["kv"] / 256, 2 * 1024 - 512)
+        ragged = (*command[:-3], self.write("spec.json", SPEC), *command[-2:])  # without pages nothing is shared
+        alone = self.run_program(*ragged, "--device", "sim", "--roofline", "--json").json
+        self.assertEqual(alone["all"]["bytes"]["kv"] / 256, 2 * 1024)
+
+    def test_lines_that_are_no_requests_are_refused(self):
+        good = {"timestamp": 10, "input_length": 600, "output_length": 5, "hash_ids": [1, 2]}
+        for change in ({"hash_ids": [1]}, {"hash_ids": [1, -2]}, {"input_length": 2**31}, {"timestamp": "0"}, {"timestamp": 9}):
+            trace = self.write("bad.jsonl", json.dumps(good) + "\n" + json.dumps({**good, **change}) + "\n")
+            outcome = self.run_program("plan", "--trace", trace, "--at", "1", "--batch", "1", "--json")
+            self.assert_refused(outcome, 2, "ARGUMENT_INVALID", trace + ":2")
+        trace = self.write("cut.jsonl", json.dumps(good)[:-1])
+        outcome = self.run_program("plan", "--trace", trace, "--at", "1", "--batch", "1", "--json")
+        self.assert_refused(outcome, 2, "ARGUMENT_INVALID", trace + ":1")
 
 
 if __name__ == "__main__":

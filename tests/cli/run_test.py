@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """run: the result's form, the verdict in the exit status, and what is written beside it."""
 
+import json
 import os
 import struct
 import unittest
@@ -133,6 +134,14 @@ class RunTest(ProgramTest):
         values = struct.unpack("<128f", data[10 + header_bytes :])
         self.assertEqual(values, (1.5,) * 64 + (2.0,) * 64)
         self.assertTrue(os.path.exists(os.path.join(folder, "lse.npy")))
+
+    def test_requests_of_a_mooncake_trace_read_the_pages_that_they_share(self):
+        rows = [{"timestamp": 0, "input_length": 70, "output_length": 9, "hash_ids": [ids]} for ids in (4, 4, 5)]
+        trace = self.write("m.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        spec = self.write("paged.json", changed(SPEC, "layout", {"kv": "paged", "page_size": 16}))
+        outcome = self.run_program("run", "--trace", trace, "--at", "1", "--batch", "3", "--spec", spec, "--kv-heads", "1",
+                                   "--device", "sim", "--json")
+        self.assert_agrees(outcome)
 
     def test_a_trace_runs_under_a_spec(self):
         trace = self.write("t.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n"

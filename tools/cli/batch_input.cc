@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "spec/parse.h"
+#include "tools/cli/mooncake.h"
 #include "tools/cli/output.h"
 #include "tools/cli/session.h"
 #include "tools/cli/trace.h"
@@ -29,6 +30,7 @@ constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 struct TraceBatch {
   ParsedSpec parsed;
   BatchLengths lengths;
+  std::optional<PageTable> pages;  // where the trace says which prompts are alike
   std::vector<ScalarParam> scalars;
 };
 
@@ -57,10 +59,16 @@ Result<TraceBatch> load_trace(const BatchOptions& options, std::uint64_t seed) {
                       "times group_size this is " + std::to_string(q_heads) +
                           " query heads, more than an int32 holds");
   }
-  ATTNLOOM_TRY(const std::string csv, read_input(options.trace));
-  ATTNLOOM_TRY(const std::vector<Arrival> arrivals, parse_trace(csv, options.trace));
+  ATTNLOOM_TRY(const std::string text, read_input(options.trace));
+  const bool is_mooncake = text.starts_with('{');
+  const auto parse = is_mooncake ? parse_mooncake : parse_trace;
+  ATTNLOOM_TRY(const std::vector<Arrival> arrivals, parse(text, options.trace));
   ATTNLOOM_TRY(batch.lengths,
                batch_at(arrivals, options.at_seconds, options.batch, kind_of(options.kind), seed));
+  const Layout& layout = batch.parsed.spec.layout;
+  if (is_mooncake && layout.kv == KvLayout::kPaged) {
+    ATTNLOOM_TRY(batch.pages, share_pages(batch.lengths, layout.page_size, seed));
+  }
   for (const std::string& text : options.params) {
     ATTNLOOM_TRY(ScalarParam param, parse_param(text));
     batch.scalars.push_back(std::move(param));
@@ -78,6 +86,12 @@ Json case_json(const BatchOptions& options, const TraceBatch& batch, std::uint64
       {"qo_len", batch.lengths.qo_len},
       {"kv_len", batch.lengths.kv_len}};
   if (options.window_left) workload["window_left"] = *options.window_left;
+  if (batch.pages) {
+    workload["pages"] = {{"indptr", batch.pages->indptr},
+                         {"indices", batch.pages->indices},
+                         {"last_page_len", batch.pages->last_page_len},
+                         {"pool", batch.pages->pool}};
+  }
   Json inputs = {{"q", normal(0)}, {"k", normal(1)}, {"v", normal(2)}};
   for (const ScalarParam& param : batch.scalars) inputs["params"][param.name] = param.value;
   return {{"case", kCaseVersion},
@@ -112,6 +126,10 @@ Result<CaseFile> lengths_only(const BatchOptions& options, TraceBatch batch) {
     const std::int64_t last = entries == 0 ? 0 : file.kv_len[r] - (entries - 1) * page_size;
     if (paged) file.last_page_len.push_back(static_cast<std::int32_t>(last));
   }
+  if (batch.pages) {
+    file.page_indices = std::move(batch.pages->indices);
+    file.pool_pages = batch.pages->pool;
+  }
   return file;
 }
 
@@ -137,7 +155,8 @@ CLI::Validator seconds() {
 void add_batch_options(CLI::App& command, BatchOptions& options) {
   CLI::Option_group& source = *command.add_option_group("Batch", "a case, or a moment of a trace");
   source.add_option("CASE", options.case_path, "case file");
-  CLI::Option* trace = source.add_option("--trace", options.trace, "serving trace (CSV)");
+  CLI::Option* trace =
+      source.add_option("--trace", options.trace, "serving trace (CSV, or JSON lines of Mooncake)");
   source.require_option(1);
   CLI::Option* at =
       command.add_option("--at", options.at_seconds, "seconds from the trace's first row")

@@ -59,7 +59,7 @@ std::optional<Arrival> parse_row(std::string_view row, std::int64_t& first_day) 
   const auto context = take_integer(row, ',');
   const auto generated = take_integer(row, '\0');
   if (!context || !generated) return std::nullopt;
-  return Arrival{*seconds, *context, *generated, 0};
+  return Arrival{*seconds, *context, *generated};
 }
 
 Status row_error(const std::string& name, std::size_t line, const std::string& cause) {
@@ -131,6 +131,8 @@ Result<BatchLengths> batch_at(const std::vector<Arrival>& trace, double at_secon
                             std::to_string(tokens) + " tokens, more than an int32 holds");
     }
     lengths.kv_len.push_back(static_cast<std::int32_t>(tokens));
+    lengths.prompt_tokens.push_back(arrival.context_tokens);
+    lengths.blocks.push_back(arrival.blocks);
     lengths.qo_len.push_back(prefill ? static_cast<std::int32_t>(tokens) : 1);
   }
   return lengths;

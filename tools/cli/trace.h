@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Serving traces: a CSV of TIMESTAMP,ContextTokens,GeneratedTokens (Azure's public LLM inference
-// traces), and the batch that a server would hold at one moment of it. Pure; thread-safe.
+// traces; mooncake.h reads another format), and the batch that a server would hold at one moment of
+// it. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@ struct Arrival {
   double seconds = 0;  // since the first row
   std::int64_t context_tokens = 0;
   std::int64_t generated_tokens = 0;
-  std::size_t line = 0;  // of the file
+  std::size_t line = 0;                   // of the file
+  std::vector<std::int32_t> blocks = {};  // names of the prompt's blocks (mooncake.h), or none
 };
 
 // Errors: ARGUMENT_INVALID at "name:line".
@@ -27,6 +29,8 @@ enum class BatchKind { kDecode, kMixed, kPrefill };
 struct BatchLengths {
   std::vector<std::int32_t> qo_len;  // a request, in the order of arrival
   std::vector<std::int32_t> kv_len;
+  std::vector<std::int64_t> prompt_tokens;        // of kv_len, the first ones
+  std::vector<std::vector<std::int32_t>> blocks;  // of the prompt
 };
 
 // The `batch` last arrivals before `at_seconds`. A decode has generated a share u of its tokens,
