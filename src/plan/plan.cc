@@ -120,8 +120,9 @@ Result<Plan> make_plan(const Spec& spec, const std::vector<KernelChoice>& kernel
   const int ctas = static_cast<int>(cta_count(kernel, limits));
   Plan plan;
   plan.block = std::move(storage);
-  ATTNLOOM_TRY(const Schedule schedule, make_schedule(spec, kernel, ctas, layout, workload,
-                                                      table.rows, selection, cost, plan.block));
+  ATTNLOOM_TRY(const Schedule schedule,
+               make_schedule(spec, kernel, ctas, layout, workload, table.rows, selection, cost,
+                             limits.schedule, plan.block));
   plan.kernel = selection.kernel;
   plan.grid = ctas;
   set_extents(spec, workload, table, plan);

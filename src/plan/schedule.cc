@@ -2,6 +2,7 @@
 #include "plan/schedule.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <span>
 #include <string>
@@ -50,15 +51,19 @@ class Scheduler {
  public:
   Scheduler(const Spec& spec, const KernelChoice& kernel, int ctas, const Workload& workload,
             const std::vector<loom::RequestRow>& rows, const Selection& selection,
-            const CostModel& cost)
+            const CostModel& cost, ScheduleChoice choice)
       : spec_(spec),
         kernel_(kernel),
         ctas_(ctas),
         workload_(workload),
         rows_(rows),
         selection_(selection),
-        cost_(cost),
-        lanes_(std::gcd(ctas, workload.kv_heads)) {}
+        choice_(choice),
+        beta_(cost.beta),
+        relaxed_(cost.profile != nullptr),
+        lanes_(std::gcd(ctas, workload.kv_heads)) {
+    for (const TileClass& tile : kernel.classes) costs_.push_back(cost.of_class(spec, tile, ctas));
+  }
 
   Result<Schedule> run(const PlanLayout& layout, std::vector<std::byte>& block) {
     std::int64_t tiles = 0;  // on one KV head
@@ -81,6 +86,7 @@ class Scheduler {
       return std::tie(a.tile, a.first_chunk) < std::tie(b.tile, b.first_chunk);
     });
     assign();
+    schedule_.figures.reachable = reachable();
     if (take_shorter(layout, block)) return std::move(schedule_);
     scatter(place_items(block, layout, schedule_.stored_items));
     return std::move(schedule_);
@@ -167,17 +173,41 @@ class Scheduler {
   }
 
   double chunk_cost(const QueryTile& tile, std::int64_t index, std::int64_t chunk) const {
-    return cost_.of(kernel_.classes[tile.tile_class].q,
-                    live_tokens(tile, index * chunk, (index + 1) * chunk));
+    const ClassCost& cost = costs_[tile.tile_class];
+    return cost.of(live_tokens(tile, index * chunk, (index + 1) * chunk)) +
+           (tile.kv_len > chunk ? cost.merge : 0);
+  }
+
+  // max of: the tiles dealt out evenly; the longest way to one output, cut as finely as it may be;
+  // and the even share of all tiles, items and borders, with one tile that does not divide.
+  double reachable() const {
+    double tiles = 0, steps = 0, items = 0, longest = 0, step = 0, fixed = 0, border = 0;
+    for (const QueryTile& tile : tiles_) {
+      const ClassCost& cost = costs_[tile.tile_class];
+      const std::int64_t live = tile.live_end - tile.live_begin;
+      const double tile_steps =
+          std::ceil(static_cast<double>(live) / static_cast<double>(cost.step_tokens));
+      tiles += tile_steps * workload_.kv_heads;
+      steps += cost.step * tile_steps * workload_.kv_heads;
+      items += (cost.item + 2 * cost.merge) * workload_.kv_heads;
+      const bool divides = live >= 2 * tile.least_chunk;
+      longest = std::max(longest, divides ? cost.of(tile.least_chunk) + cost.merge : cost.of(live));
+      step = std::max(step, cost.step);
+      fixed = std::max(fixed, cost.item);
+      border = std::max(border, cost.item + 2 * cost.merge);
+    }
+    if (tiles == 0) return longest;
+    const double even = std::ceil(tiles / ctas_) * (steps / tiles) + fixed;
+    return std::max({even, longest, (steps + items + border * (ctas_ - 1)) / ctas_ + step});
   }
 
   // The contiguous cut instead, where Algorithm 1 is out of balance and its longest queue is the
   // shorter one. (Where tokens cost nothing a line has no length to cut.)
   bool take_shorter(const PlanLayout& layout, std::vector<std::byte>& block) {
-    if (selection_.batch_invariant || cost_.beta <= 0 ||
+    if (selection_.batch_invariant || choice_ == ScheduleChoice::kAlgorithm1 || beta_ <= 0 ||
         schedule_.figures.makespan <= kGoodBalance * schedule_.figures.ideal)
       return false;
-    const ContiguousCut other(tiles_, kernel_.classes, ctas_, workload_.kv_heads, cost_);
+    const ContiguousCut other(tiles_, kernel_.classes, ctas_, workload_.kv_heads, costs_, relaxed_);
     if (other.makespan() >= schedule_.figures.makespan) return false;
     other.emit(schedule_, place_items(block, layout, other.stored_items()));
     return true;
@@ -270,7 +300,10 @@ class Scheduler {
   const Workload& workload_;
   const std::vector<loom::RequestRow>& rows_;
   const Selection& selection_;
-  const CostModel cost_;
+  const ScheduleChoice choice_;
+  const double beta_;
+  const bool relaxed_;
+  std::vector<ClassCost> costs_;     // of the kernel's classes
   std::vector<std::int64_t> least_;  // least_chunk of each entry
   std::vector<QueryTile> tiles_;     // of all entries, in their order
   std::vector<Run> runs_;
@@ -288,8 +321,8 @@ Result<Schedule> make_schedule(const Spec& spec, const KernelChoice& kernel, int
                                const PlanLayout& layout, const Workload& workload,
                                const std::vector<loom::RequestRow>& rows,
                                const Selection& selection, const CostModel& cost,
-                               std::vector<std::byte>& block) {
-  return Scheduler(spec, kernel, ctas, workload, rows, selection, cost).run(layout, block);
+                               ScheduleChoice choice, std::vector<std::byte>& block) {
+  return Scheduler(spec, kernel, ctas, workload, rows, selection, cost, choice).run(layout, block);
 }
 
 }  // namespace attnloom
