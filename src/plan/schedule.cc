@@ -13,6 +13,7 @@
 #include "plan/invariant.h"
 #include "plan/layout.h"
 #include "plan/least_chunk.h"
+#include "plan/least_loaded.h"
 #include "plan/query_tile.h"
 
 namespace attnloom {
@@ -237,23 +238,18 @@ class Scheduler {
   // Longest first to the least loaded CTA, a gang at a time: a run has a multiple of kv_heads items
   // of one cost, so the CTAs of a gang always carry the same load, and whoever takes the first
   // lane's item is followed by the others in order.
-  // The heap's top is replaced in place: one walk down a gang instead of the two of pop and push.
   void assign() {
     order_.reserve(static_cast<std::size_t>(items_ / lanes_));
-    heap_.resize(static_cast<std::size_t>(ctas_ / lanes_));
-    for (int g = 0; g < std::ssize(heap_); ++g) heap_[g] = {0.0, g};
+    LeastLoaded gangs(ctas_ / lanes_);
     double total = 0;
     for (const Run& run : runs_) {
       const std::int64_t items = std::int64_t{run.chunks} * workload_.kv_heads / lanes_;
       total += run.cost * static_cast<double>(items * lanes_);
       for (std::int64_t i = 0; i < items; ++i) {
-        order_.push_back(heap_[0].gang);
-        heap_[0].cost += run.cost;
-        sift_down();
+        order_.push_back(gangs.take(run.cost));
       }
     }
-    for (const Load& load : heap_)
-      schedule_.figures.makespan = std::max(schedule_.figures.makespan, load.cost);
+    schedule_.figures.makespan = gangs.most();
     schedule_.figures.ideal = total / ctas_;
     schedule_.figures.items = static_cast<int>(items_);
     schedule_.stored_items = static_cast<int>(items_ / lanes_);
@@ -272,28 +268,6 @@ class Scheduler {
     }
   }
 
-  struct Load {
-    double cost = 0;
-    int gang = 0;
-    // With branches on purpose: the sorted costs make them predictable (67 us against 110 us
-    // branch-free for 256 decode requests on 8 KV heads and 264 CTAs).
-    bool operator<(const Load& other) const {
-      return cost < other.cost || (cost == other.cost && gang < other.gang);
-    }
-  };
-
-  void sift_down() {
-    const Load moved = heap_[0];
-    std::size_t hole = 0;
-    for (std::size_t child = 1; child < heap_.size(); child = 2 * hole + 1) {
-      if (child + 1 < heap_.size() && heap_[child + 1] < heap_[child]) ++child;
-      if (!(heap_[child] < moved)) break;
-      heap_[hole] = heap_[child];
-      hole = child;
-    }
-    heap_[hole] = moved;
-  }
-
   const Spec& spec_;
   const KernelChoice& kernel_;
   const int ctas_;
@@ -307,7 +281,6 @@ class Scheduler {
   std::vector<std::int64_t> least_;  // least_chunk of each entry
   std::vector<QueryTile> tiles_;     // of all entries, in their order
   std::vector<Run> runs_;
-  std::vector<Load> heap_;
   const int lanes_;
   std::vector<int> order_;  // the gang of each item
   std::int64_t items_ = 0;
