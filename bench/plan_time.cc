@@ -15,6 +15,7 @@ struct Shape {
   int qo_len;
   int kv_len;
   int shared_pages = -1;  // of all requests, with a host mirror; -1: no mirror
+  bool varied = false;
 };
 
 Spec spec_of(const Shape& shape) {
@@ -37,10 +38,13 @@ void plan(benchmark::State& state, Shape shape) {
   std::vector<std::int32_t> kv_indptr{0};
   std::vector<std::int32_t> last_page_len;
   for (int r = 0; r < shape.batch; ++r) {
-    const int pages = (shape.kv_len + 15) / 16;
+    // Lengths from half to one and a half of the mean: unequal ones have all to be sorted.
+    const int spread = shape.varied ? r * 7919 % shape.kv_len - shape.kv_len / 2 : 0;
+    const int kv_len = shape.kv_len + spread;
+    const int pages = (kv_len + 15) / 16;
     qo_indptr.push_back(qo_indptr.back() + shape.qo_len);
     kv_indptr.push_back(kv_indptr.back() + pages);
-    last_page_len.push_back(shape.kv_len - (pages - 1) * 16);
+    last_page_len.push_back(kv_len - (pages - 1) * 16);
   }
   Workload workload;
   workload.q_heads = 32;
@@ -72,11 +76,21 @@ BENCHMARK_CAPTURE(plan, prefill_4x4096, Shape{4, 4096, 4096})->Unit(benchmark::k
 BENCHMARK_CAPTURE(plan, prefill_1x16384, Shape{1, 16384, 16384})->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(plan, prefill_16x1024, Shape{16, 1024, 1024})->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(plan, decode_64x4096, Shape{64, 1, 4096})->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(plan, decode_1024x1024, Shape{1024, 1, 1024})->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(plan, decode_8192x1024, Shape{8192, 1, 1024})->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(plan, decode_256x1024, Shape{256, 1, 1024})->Unit(benchmark::kMicrosecond);
 // The same with a host mirror of 16384 page indices, checked and searched: nothing is shared, and
 // half of each row is.
 BENCHMARK_CAPTURE(plan, mirror_256x1024, Shape{256, 1, 1024, 0})->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(plan, shared_256x1024, Shape{256, 1, 1024, 32})->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(plan, decode_64x1024_varied, Shape{64, 1, 1024, -1, true})
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(plan, decode_256x1024_varied, Shape{256, 1, 1024, -1, true})
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(plan, decode_1024x1024_varied, Shape{1024, 1, 1024, -1, true})
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(plan, decode_8192x1024_varied, Shape{8192, 1, 1024, -1, true})
+    ->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace attnloom

@@ -22,11 +22,12 @@ bool cuts_all_heads_alike(int ctas, int kv_heads) {
 
 ContiguousCut::ContiguousCut(const std::vector<QueryTile>& tiles,
                              const std::vector<TileClass>& classes, int ctas, int kv_heads,
-                             const CostModel& cost)
+                             const std::vector<ClassCost>& costs, bool relaxed)
     : tiles_(tiles),
       classes_(classes),
       ctas_(ctas),
-      cost_(cost),
+      costs_(costs),
+      relaxed_(relaxed),
       lanes_(lanes_of(ctas, kv_heads)),
       line_heads_(kv_heads / lanes_),
       groups_(ctas / lanes_),
@@ -35,18 +36,19 @@ ContiguousCut::ContiguousCut(const std::vector<QueryTile>& tiles,
 }
 
 double ContiguousCut::item_cost(int tile, std::int64_t tokens) const {
-  return cost_.of(classes_[tiles_[tile].tile_class].q, tokens);
+  return costs_[tiles_[tile].tile_class].of(tokens);
 }
 
 void ContiguousCut::cut() {
   double total = 0;
-  int most_rows = 0;
+  double border = 0;
   for (int t = 0; t < std::ssize(tiles_); ++t) {
     total += item_cost(t, tiles_[t].live_end - tiles_[t].live_begin) * line_heads_;
-    most_rows = std::max(most_rows, classes_[tiles_[t].tile_class].q);
+    const ClassCost& cost = costs_[tiles_[t].tile_class];
+    border = std::max(border, cost.item + 2 * cost.merge);
   }
   // Every border may add an item.
-  share_ = (total + cost_.alpha * most_rows * (groups_ - 1)) / groups_;
+  share_ = (total + border * (groups_ - 1)) / groups_;
   for (int t = 0; t < std::ssize(tiles_); ++t) {
     for (int head = 0; head < line_heads_; ++head) cut_tile(t, head);
   }
@@ -68,8 +70,11 @@ void ContiguousCut::cut_tile(int tile, int head) {
       continue;
     }
     pieces_.push_back({tile, head, group_, chunks(tile, head)++, at, at + tokens});
-    used_ += item_cost(tile, tokens);
-    spent_ += item_cost(tile, tokens);
+    const bool split = at > tiles_[tile].live_begin || at + tokens < tiles_[tile].live_end;
+    const double cost =
+        item_cost(tile, tokens) + (split ? costs_[tiles_[tile].tile_class].merge : 0);
+    used_ += cost;
+    spent_ += cost;
     at += tokens;
     if (at >= tiles_[tile].live_end) return;  // of a tile without keys after its one empty piece
     close_group();
@@ -84,12 +89,15 @@ std::int64_t ContiguousCut::take(int tile, std::int64_t at) const {
   // Borders stand at multiples of the share from the start of the line: what rounding takes from
   // one range the next one gets, and not the last.
   const double room = share_ * (group_ + 1) - spent_;
-  if (item_cost(tile, rest) - room <= cost_.beta * static_cast<double>(kv) / 2 ||
-      group_ == groups_ - 1)
-    return rest;
-  const double tokens = std::max((room - item_cost(tile, 0)) / cost_.beta, 0.0);
+  const ClassCost& cost = costs_[tiles_[tile].tile_class];
+  const double token = cost.step / static_cast<double>(cost.step_tokens);
+  const double last = item_cost(tile, rest) + (at > tiles_[tile].live_begin ? cost.merge : 0);
+  if (last - room <= token * static_cast<double>(kv) / 2 || group_ == groups_ - 1) return rest;
+  const double tokens = std::max((room - cost.item - cost.merge) / token, 0.0);
   const std::int64_t part = static_cast<std::int64_t>(tokens) / kv * kv;
-  const std::int64_t least = tiles_[tile].least_chunk;
+  const std::int64_t least = relaxed_ && share_ >= item_cost(tile, tiles_[tile].least_chunk)
+                                 ? kv
+                                 : tiles_[tile].least_chunk;
   if (part < least) return used_ > 0 ? -1 : std::min(rest, least);
   if (rest - part >= least) return part;
   return rest >= 2 * least ? (rest - least) / kv * kv : rest;

@@ -22,7 +22,7 @@ bool cuts_all_heads_alike(int ctas, int kv_heads);
 class ContiguousCut {
  public:
   ContiguousCut(const std::vector<QueryTile>& tiles, const std::vector<TileClass>& classes,
-                int ctas, int kv_heads, const CostModel& cost);
+                int ctas, int kv_heads, const std::vector<ClassCost>& costs, bool relaxed);
 
   double makespan() const { return makespan_; }
   int stored_items() const { return static_cast<int>(pieces_.size()); }
@@ -51,10 +51,11 @@ class ContiguousCut {
   const std::vector<QueryTile>& tiles_;
   const std::vector<TileClass>& classes_;
   const int ctas_;
-  const CostModel cost_;
-  int lanes_ = 1;       // KV heads that neighbouring CTAs walk side by side
-  int line_heads_ = 1;  // KV heads on the line: kv_heads / lanes
-  int groups_ = 1;      // CTAs / lanes
+  const std::vector<ClassCost>& costs_;  // of the classes
+  const bool relaxed_;                   // the costs say what a short piece costs
+  int lanes_ = 1;                        // KV heads that neighbouring CTAs walk side by side
+  int line_heads_ = 1;                   // KV heads on the line: kv_heads / lanes
+  int groups_ = 1;                       // CTAs / lanes
   double share_ = 0;
   double used_ = 0;   // by the group
   double spent_ = 0;  // by all groups so far

@@ -10,12 +10,18 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "plan/cost_model.h"
 #include "plan/shared_rows.h"
 #include "plan/workload.h"
 #include "spec/spec.h"
 #include "spec/tiles.h"
 
 namespace attnloom {
+
+enum class ScheduleChoice {
+  kShipped,     // Algorithm 1 or the contiguous cut, whichever the cost model prefers
+  kAlgorithm1,  // as the paper has it
+};
 
 // Upper bounds fixed when a plan object is made; everything about the workspace follows from them.
 struct PlanLimits {
@@ -27,6 +33,7 @@ struct PlanLimits {
   int max_ctas = 0;              // of a launch; 0: all that are resident at once on sm_count SMs
   bool batch_invariant = false;  // plan/invariant.h
   bool share_prefixes = false;   // keep room for shared prefixes (shared_rows.h), and use it
+  ScheduleChoice schedule = ScheduleChoice::kShipped;
 };
 
 // Fixed byte offsets in the workspace (but for what stands behind the items), and how much of each
@@ -55,8 +62,9 @@ Result<PlanLayout> plan_layout(const Spec& spec, const std::vector<KernelChoice>
                                const PlanLimits& limits);
 
 struct PlanFigures {
-  double makespan = 0;  // cost units of the longest queue
-  double ideal = 0;     // total cost / CTAs
+  double makespan = 0;   // cost units of the longest queue
+  double ideal = 0;      // total cost / CTAs
+  double reachable = 0;  // what no cut can be much better than (docs/PLANNER.md)
   int items = 0;
   int split_tiles = 0;
   int prefix_tiles = 0;           // entries that hold rows of several requests
@@ -75,17 +83,6 @@ struct Plan {
   std::int64_t mask_bytes = 0;     // of the packed custom masks
   std::vector<std::byte> block;    // header and tables, to be copied to the start of the workspace
   PlanFigures figures;
-};
-
-// The cost of one item, Algorithm 1's model: alpha * packed rows of the tile + beta * KV tokens of
-// the chunk.
-struct CostModel {
-  double alpha = 1.0;
-  double beta = 1.0;
-
-  double of(std::int64_t rows, std::int64_t tokens) const {
-    return alpha * static_cast<double>(rows) + beta * static_cast<double>(tokens);
-  }
 };
 
 // Algorithm 1 (DESIGN §7). `generation` is stored in the header. `storage`: a block no longer used,

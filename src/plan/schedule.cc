@@ -2,6 +2,7 @@
 #include "plan/schedule.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include "plan/invariant.h"
 #include "plan/layout.h"
 #include "plan/least_chunk.h"
+#include "plan/least_loaded.h"
 #include "plan/query_tile.h"
 
 namespace attnloom {
@@ -50,7 +52,7 @@ class Scheduler {
  public:
   Scheduler(const Spec& spec, const KernelChoice& kernel, int ctas, const Workload& workload,
             const std::vector<loom::RequestRow>& rows, const SharedRows& shared,
-            const Selection& selection, const CostModel& cost)
+            const Selection& selection, const CostModel& cost, ScheduleChoice choice)
       : spec_(spec),
         kernel_(kernel),
         ctas_(ctas),
@@ -58,8 +60,12 @@ class Scheduler {
         rows_(rows),
         shared_(shared),
         selection_(selection),
-        cost_(cost),
-        lanes_(std::gcd(ctas, workload.kv_heads)) {}
+        choice_(choice),
+        beta_(cost.beta),
+        relaxed_(cost.profile != nullptr),
+        lanes_(std::gcd(ctas, workload.kv_heads)) {
+    for (const TileClass& tile : kernel.classes) costs_.push_back(cost.of_class(spec, tile, ctas));
+  }
 
   Result<Schedule> run(const PlanLayout& layout, std::vector<std::byte>& block) {
     std::int64_t tiles = 0;  // on one KV head
@@ -84,6 +90,7 @@ class Scheduler {
       return std::tie(a.tile, a.first_chunk) < std::tie(b.tile, b.first_chunk);
     });
     assign();
+    schedule_.figures.reachable = reachable();
     if (take_shorter(layout, block)) return std::move(schedule_);
     scatter(place_items(block, layout, schedule_.stored_items));
     return std::move(schedule_);
@@ -180,19 +187,43 @@ class Scheduler {
   }
 
   double chunk_cost(const QueryTile& tile, std::int64_t index, std::int64_t chunk) const {
-    return cost_.of(
-        kernel_.classes[tile.tile_class].q,
-        live_tokens(tile, tile.kv_begin + index * chunk, tile.kv_begin + (index + 1) * chunk));
+    const ClassCost& cost = costs_[tile.tile_class];
+    return cost.of(live_tokens(tile, tile.kv_begin + index * chunk,
+                               tile.kv_begin + (index + 1) * chunk)) +
+           (tile.kv_len - tile.kv_begin > chunk ? cost.merge : 0);
+  }
+
+  // max of: the tiles dealt out evenly; the longest way to one output, cut as finely as it may be;
+  // and the even share of all tiles, items and borders, with one tile that does not divide.
+  double reachable() const {
+    double tiles = 0, steps = 0, items = 0, longest = 0, step = 0, fixed = 0, border = 0;
+    for (const QueryTile& tile : tiles_) {
+      const ClassCost& cost = costs_[tile.tile_class];
+      const std::int64_t live = tile.live_end - tile.live_begin;
+      const double tile_steps =
+          std::ceil(static_cast<double>(live) / static_cast<double>(cost.step_tokens));
+      tiles += tile_steps * workload_.kv_heads;
+      steps += cost.step * tile_steps * workload_.kv_heads;
+      items += (cost.item + 2 * cost.merge) * workload_.kv_heads;
+      const bool divides = live >= 2 * tile.least_chunk;
+      longest = std::max(longest, divides ? cost.of(tile.least_chunk) + cost.merge : cost.of(live));
+      step = std::max(step, cost.step);
+      fixed = std::max(fixed, cost.item);
+      border = std::max(border, cost.item + 2 * cost.merge);
+    }
+    if (tiles == 0) return longest;
+    const double even = std::ceil(tiles / ctas_) * (steps / tiles) + fixed;
+    return std::max({even, longest, (steps + items + border * (ctas_ - 1)) / ctas_ + step});
   }
 
   // The contiguous cut instead, where Algorithm 1 is out of balance and its longest queue is the
   // shorter one. (Where tokens cost nothing a line has no length to cut.)
   bool take_shorter(const PlanLayout& layout, std::vector<std::byte>& block) {
-    if (selection_.batch_invariant || cost_.beta <= 0 ||
+    if (selection_.batch_invariant || choice_ == ScheduleChoice::kAlgorithm1 || beta_ <= 0 ||
         schedule_.figures.makespan <= kGoodBalance * schedule_.figures.ideal)
       return false;
     if (!shared_.empty() && !cuts_all_heads_alike(ctas_, workload_.kv_heads)) return false;
-    const ContiguousCut other(tiles_, kernel_.classes, ctas_, workload_.kv_heads, cost_);
+    const ContiguousCut other(tiles_, kernel_.classes, ctas_, workload_.kv_heads, costs_, relaxed_);
     if (other.makespan() >= schedule_.figures.makespan) return false;
     other.emit(schedule_, place_items(block, layout, other.stored_items()));
     return true;
@@ -222,23 +253,18 @@ class Scheduler {
   // Longest first to the least loaded CTA, a gang at a time: a run has a multiple of kv_heads items
   // of one cost, so the CTAs of a gang always carry the same load, and whoever takes the first
   // lane's item is followed by the others in order.
-  // The heap's top is replaced in place: one walk down a gang instead of the two of pop and push.
   void assign() {
     order_.reserve(static_cast<std::size_t>(items_ / lanes_));
-    heap_.resize(static_cast<std::size_t>(ctas_ / lanes_));
-    for (int g = 0; g < std::ssize(heap_); ++g) heap_[g] = {0.0, g};
+    LeastLoaded gangs(ctas_ / lanes_);
     double total = 0;
     for (const Run& run : runs_) {
       const std::int64_t items = std::int64_t{run.chunks} * workload_.kv_heads / lanes_;
       total += run.cost * static_cast<double>(items * lanes_);
       for (std::int64_t i = 0; i < items; ++i) {
-        order_.push_back(heap_[0].gang);
-        heap_[0].cost += run.cost;
-        sift_down();
+        order_.push_back(gangs.take(run.cost));
       }
     }
-    for (const Load& load : heap_)
-      schedule_.figures.makespan = std::max(schedule_.figures.makespan, load.cost);
+    schedule_.figures.makespan = gangs.most();
     schedule_.figures.ideal = total / ctas_;
     schedule_.figures.items = static_cast<int>(items_);
     schedule_.stored_items = static_cast<int>(items_ / lanes_);
@@ -257,28 +283,6 @@ class Scheduler {
     }
   }
 
-  struct Load {
-    double cost = 0;
-    int gang = 0;
-    // With branches on purpose: the sorted costs make them predictable (67 us against 110 us
-    // branch-free for 256 decode requests on 8 KV heads and 264 CTAs).
-    bool operator<(const Load& other) const {
-      return cost < other.cost || (cost == other.cost && gang < other.gang);
-    }
-  };
-
-  void sift_down() {
-    const Load moved = heap_[0];
-    std::size_t hole = 0;
-    for (std::size_t child = 1; child < heap_.size(); child = 2 * hole + 1) {
-      if (child + 1 < heap_.size() && heap_[child + 1] < heap_[child]) ++child;
-      if (!(heap_[child] < moved)) break;
-      heap_[hole] = heap_[child];
-      hole = child;
-    }
-    heap_[hole] = moved;
-  }
-
   const Spec& spec_;
   const KernelChoice& kernel_;
   const int ctas_;
@@ -286,11 +290,13 @@ class Scheduler {
   const std::vector<loom::RequestRow>& rows_;
   const SharedRows& shared_;
   const Selection& selection_;
-  const CostModel cost_;
+  const ScheduleChoice choice_;
+  const double beta_;
+  const bool relaxed_;
+  std::vector<ClassCost> costs_;     // of the kernel's classes
   std::vector<std::int64_t> least_;  // least_chunk of each entry
   std::vector<QueryTile> tiles_;     // of all entries, in their order
   std::vector<Run> runs_;
-  std::vector<Load> heap_;
   const int lanes_;
   std::vector<int> order_;  // the gang of each item
   std::int64_t items_ = 0;
@@ -304,8 +310,9 @@ Result<Schedule> make_schedule(const Spec& spec, const KernelChoice& kernel, int
                                const PlanLayout& layout, const Workload& workload,
                                const std::vector<loom::RequestRow>& rows, const SharedRows& shared,
                                const Selection& selection, const CostModel& cost,
-                               std::vector<std::byte>& block) {
-  return Scheduler(spec, kernel, ctas, workload, rows, shared, selection, cost).run(layout, block);
+                               ScheduleChoice choice, std::vector<std::byte>& block) {
+  return Scheduler(spec, kernel, ctas, workload, rows, shared, selection, cost, choice)
+      .run(layout, block);
 }
 
 }  // namespace attnloom

@@ -32,6 +32,6 @@ Result<Schedule> make_schedule(const Spec& spec, const KernelChoice& kernel, int
                                const PlanLayout& layout, const Workload& workload,
                                const std::vector<loom::RequestRow>& rows, const SharedRows& shared,
                                const Selection& selection, const CostModel& cost,
-                               std::vector<std::byte>& block);
+                               ScheduleChoice choice, std::vector<std::byte>& block);
 
 }  // namespace attnloom

@@ -188,6 +188,9 @@ class TraceTest(ProgramTest):
         self.assertEqual(refused(header, "1")["path"], header + ":1")
 
 
+AZURE = os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "data", "azure_conv_slice.csv"
+)
 SLICE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "mooncake_slice.jsonl")
 
 
@@ -244,6 +247,41 @@ class MooncakeTest(ProgramTest):
         trace = self.write("cut.jsonl", json.dumps(good)[:-1])
         outcome = self.run_program("plan", "--trace", trace, "--at", "1", "--batch", "1", "--json")
         self.assert_refused(outcome, 2, "ARGUMENT_INVALID", trace + ":1")
+
+
+class MeasuredTest(ProgramTest):
+    def measure(self, trace, kind, steps, *more):
+        arguments = ("--trace", trace, "--kind", kind, "--steps", str(steps), "--sm-count", "132", *more)
+        outcome = self.run_program("plan", *arguments, "--json")
+        self.assertEqual(outcome.status, 0, outcome.text + outcome.errors)
+        return outcome.json
+
+    def test_schedules_reach_what_their_model_says(self):
+        for trace in (AZURE, SLICE):
+            for kind, steps in (("decode", 200), ("mixed", 200), ("prefill", 20)):
+                with self.subTest(trace=os.path.basename(trace), kind=kind):
+                    figures = self.measure(trace, kind, steps)
+                    self.assertEqual(figures["steps"], steps)
+                    self.assertGreaterEqual(figures["within_1_03"], 0.99 * steps)
+                    self.assertLessEqual(figures["worst_vs_algorithm1"], 1)
+                    self.assertEqual(figures["model"], "h200")
+
+    def test_a_step_s_items_cover_its_keys_once(self):
+        items = self.measure(AZURE, "decode", 5, "--dump", "3")
+        ranges = collections.defaultdict(list)
+        slots = collections.defaultdict(list)
+        for request, head, first, end, begin, kv_end, cta, slot in items:
+            self.assertEqual((first, end), (0, 1))
+            ranges[request, head].append((begin, kv_end))
+            slots[cta].append(slot)
+        self.assertEqual(len(ranges), 8 * len({request for request, _ in ranges}))
+        for parts in ranges.values():
+            parts.sort()
+            self.assertEqual(parts[0][0], 0)
+            for before, after in zip(parts, parts[1:]):
+                self.assertEqual(before[1], after[0])
+        for places in slots.values():
+            self.assertEqual(places, list(range(len(places))))
 
 
 if __name__ == "__main__":

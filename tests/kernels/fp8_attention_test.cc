@@ -357,7 +357,7 @@ TEST_CASE("a planted fault in the way of 8-bit keys and values is noticed", "[fp
       {"loom/operands.cuh", "as_f16(x.z, tag), as_f16(y.x", "as_f16(x.y, tag), as_f16(y.x"},
       {"loom/operands.cuh", "__syncthreads();", ""},
       {"attention_mma.cuh", "odd[0] * scale, even[1]", "even[1] * scale, odd[0]"},
-      {"loom/variant.cuh", "scales[work.kv_head]", "scales[0]"},
+      {"loom/variant.cuh", "scales[work.kv_head()]", "scales[0]"},
       {"loom/variant.cuh", "* kv_scale<Config>(args.k_scale, work)", ""},
       {"loom/copy.cuh", "(row & 1) << 2", "(row & 1) << 1"},
   };

@@ -193,6 +193,19 @@ TEST_CASE("a request without query tokens makes no item and weighs nothing") {
   CHECK(plan.kv_rows == 1000064);
 }
 
+TEST_CASE("a step of 256 decode requests copies at most 64 KiB") {
+  for (const bool equal : {true, false}) {
+    Batch batch;
+    batch.kv_heads = 8;
+    batch.group_size = 4;
+    for (int r = 0; r < 256; ++r) batch.add(1, equal ? 1024 : 1 + r * 997 % 8192);
+    const Plan plan =
+        plan_or_fail(test::ragged_spec(4), {test::kernel({{16, 64, 2}}, 3)}, batch, 132);
+    CHECK(plan.figures.items >= 2048);
+    CHECK(plan.block.size() <= 64 << 10);
+  }
+}
+
 TEST_CASE("an empty batch is a plan of empty queues") {
   const Plan plan = plan_or_fail(test::ragged_spec(), test::one_kernel(16, 32), Batch{}, 3);
   const Tables tables = read_plan(plan);

@@ -46,6 +46,10 @@ Result<ScalarParam> parse_param(const std::string& text) {
   return make_error(Code::kArgumentInvalid, "--param", "wanted NAME=NUMBER, given " + text);
 }
 
+Result<std::vector<Arrival>> read_arrivals(const std::string& text, const std::string& name) {
+  return text.starts_with('{') ? parse_mooncake(text, name) : parse_trace(text, name);
+}
+
 Result<TraceBatch> load_trace(const BatchOptions& options, std::uint64_t seed) {
   TraceBatch batch;
   if (options.spec.empty()) {
@@ -61,8 +65,7 @@ Result<TraceBatch> load_trace(const BatchOptions& options, std::uint64_t seed) {
   }
   ATTNLOOM_TRY(const std::string text, read_input(options.trace));
   const bool is_mooncake = text.starts_with('{');
-  const auto parse = is_mooncake ? parse_mooncake : parse_trace;
-  ATTNLOOM_TRY(const std::vector<Arrival> arrivals, parse(text, options.trace));
+  ATTNLOOM_TRY(const std::vector<Arrival> arrivals, read_arrivals(text, options.trace));
   ATTNLOOM_TRY(batch.lengths,
                batch_at(arrivals, options.at_seconds, options.batch, kind_of(options.kind), seed));
   const Layout& layout = batch.parsed.spec.layout;
@@ -152,7 +155,7 @@ CLI::Validator seconds() {
 
 }  // namespace
 
-void add_batch_options(CLI::App& command, BatchOptions& options) {
+void add_batch_options(CLI::App& command, BatchOptions& options, bool whole_traces) {
   CLI::Option_group& source = *command.add_option_group("Batch", "a case, or a moment of a trace");
   source.add_option("CASE", options.case_path, "case file");
   CLI::Option* trace =
@@ -166,7 +169,7 @@ void add_batch_options(CLI::App& command, BatchOptions& options) {
       command.add_option("--batch", options.batch, "requests: the last arrivals before --at")
           ->check(whole_number(1, kMaxInt32))
           ->needs(trace);
-  trace->needs(at)->needs(batch);
+  if (!whole_traces) trace->needs(at)->needs(batch);
   command.add_option("--kind", options.kind, "of the trace's batch")
       ->check(CLI::IsMember({"decode", "mixed", "prefill"}))
       ->needs(trace)
@@ -186,6 +189,15 @@ void add_batch_options(CLI::App& command, BatchOptions& options) {
                    "read a prefix that requests share once for each of them");
   command.add_option("--window-left", options.window_left, "where --spec says \"runtime\"")
       ->needs(trace);
+}
+
+Result<TraceSource> load_trace_source(const BatchOptions& options) {
+  ATTNLOOM_TRY(const ParsedSpec parsed,
+               options.spec.empty() ? parse_spec(kDefaultSpec) : load_spec(options.spec));
+  ATTNLOOM_TRY(const std::string text, read_input(options.trace));
+  TraceSource source{parsed.spec, {}, kind_of(options.kind)};
+  ATTNLOOM_TRY(source.arrivals, read_arrivals(text, options.trace));
+  return source;
 }
 
 Result<CaseFile> load_batch(const BatchOptions& options, std::uint64_t seed) {

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "tools/case/case_file.h"
+#include "tools/cli/trace.h"
 
 namespace attnloom::cli {
 
@@ -26,7 +27,16 @@ struct BatchOptions {
   bool no_shared_prefix = false;
 };
 
-void add_batch_options(CLI::App& command, BatchOptions& options);
+// `whole_traces`: --trace also stands without a moment of it.
+void add_batch_options(CLI::App& command, BatchOptions& options, bool whole_traces = false);
+
+// A whole trace under its spec.
+struct TraceSource {
+  Spec spec;
+  std::vector<Arrival> arrivals;
+  BatchKind kind = BatchKind::kDecode;
+};
+Result<TraceSource> load_trace_source(const BatchOptions& options);
 
 // With all inputs; those of a trace are normal, by `seed`.
 Result<CaseFile> load_batch(const BatchOptions& options, std::uint64_t seed);

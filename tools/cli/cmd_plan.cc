@@ -13,6 +13,7 @@
 #include "tools/cli/plan_compare.h"
 #include "tools/cli/plan_limits.h"
 #include "tools/cli/plan_svg.h"
+#include "tools/cli/plan_trace.h"
 #include "tools/cli/plan_view.h"
 #include "tools/cli/roofline.h"
 #include "tools/cli/session.h"
@@ -27,6 +28,7 @@ struct Options {
   std::string svg;
   bool compare = false;
   bool roofline = false;
+  TraceSteps steps;
 };
 
 // A batch, its plan, and the device that it is planned for.
@@ -115,7 +117,24 @@ Result<int> show_roofline(const Options& options, const Planned& planned, const 
   return kAgrees;
 }
 
+// The figures are of an H200's profile, so its SMs and its tiles are what is meant without
+// --sm-count and --target.
+Result<int> measure(const Options& options) {
+  PlanLimits limits;
+  options.limits.apply(limits);
+  if (limits.sm_count == 0) limits.sm_count = 132;
+  ATTNLOOM_TRY(const Json figures,
+               measure_trace(options.batch, limits, options.steps, options.common.seed));
+  if (options.common.json || options.steps.dump >= 0) {
+    print_json(figures);
+    return kAgrees;
+  }
+  for (const auto& [name, value] : figures.items()) std::cout << name << ": " << value << '\n';
+  return kAgrees;
+}
+
 Result<int> run(const Options& options) {
+  if (options.steps.steps > 0) return measure(options);
   ATTNLOOM_TRY(const Planned planned, make(options));
   const Spec& spec = planned.file.spec;
   const CostModel cost;
@@ -144,7 +163,16 @@ void add_plan(CLI::App& program, Invocation& invocation) {
   auto options = std::make_shared<Options>();
   CLI::App& command = add_command<Options>(program, invocation, "plan",
                                            "print the work queues of a batch", options, run);
-  add_batch_options(command, options->batch);
+  add_batch_options(command, options->batch, true);
+  CLI::Option* steps =
+      command
+          .add_option("--steps", options->steps.steps,
+                      "measure the schedules of that many batches of --trace, drawn by --seed")
+          ->check(whole_number(1, 1000000))
+          ->needs("--trace");
+  command.add_option("--dump", options->steps.dump, "print the items of one of the steps instead")
+      ->check(whole_number(0, 999999))
+      ->needs(steps);
   add_plan_limits(command, options->limits);
   command.add_option("--svg", options->svg, "also draw the queues into this file")
       ->check(not_empty());

@@ -112,6 +112,11 @@ Result<BatchLengths> batch_at(const std::vector<Arrival>& trace, double at_secon
                           std::to_string(batch),
                       "take a later moment or a smaller batch");
   }
+  return batch_ending(trace, end, batch, kind, seed);
+}
+
+Result<BatchLengths> batch_ending(const std::vector<Arrival>& trace, std::size_t end, int batch,
+                                  BatchKind kind, std::uint64_t seed) {
   BatchLengths lengths;
   for (int i = 0; i < batch; ++i) {
     const Arrival& arrival =

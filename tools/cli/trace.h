@@ -33,6 +33,11 @@ struct BatchLengths {
   std::vector<std::vector<std::int32_t>> blocks;  // of the prompt
 };
 
+// The `batch` last of the first `end` arrivals. Otherwise as batch_at. REQUIRES: 1 <=
+// batch <= end <= trace.size().
+Result<BatchLengths> batch_ending(const std::vector<Arrival>& trace, std::size_t end, int batch,
+                                  BatchKind kind, std::uint64_t seed);
+
 // The `batch` last arrivals before `at_seconds`. A decode has generated a share u of its tokens,
 // uniform in [0, 1) by `seed`, and asks for one more; a prefill is at its beginning. kMixed: the
 // latest arrival is a prefill, the others decode.
