@@ -118,6 +118,30 @@ TEST_CASE("Lanes that poll let another lane of their warp do what they wait for"
   CHECK(run_hopper(body, warps(1)).out[9] == 3);
 }
 
+TEST_CASE("Copies of a warp arrive when they have landed") {
+  HopperSetup s = warps(2);
+  for (std::uint32_t k = 0; k < 128; ++k) s.in.push_back(3 * k);
+  auto kernel = [&](int count, const std::string& arrive, const std::string& wait) {
+    return init_barrier(512, count) + kInitDone +
+           "setp.eq.u32 %p1, %w, 1; shl.b32 %r1, %lane, 4; @%p1 bra CONSUMER; "
+           "cvt.u64.u32 %x1, %r1; add.u64 %x1, %x1, %in; "
+           "cp.async.cg.shared.global [%r1], [%x1], 16; " +
+           arrive + "bra END; CONSUMER: " + wait + "ld.shared.u32 %d, [%r1+4]; END: " + kStoreD;
+  };
+  const std::string noinc = "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [512]; ",
+                    plain =
+                        "cp.async.mbarrier.arrive.shared.b64 [512]; "
+                        "mbarrier.arrive.shared::cta.b64 _, [512]; ",
+                    wait = wait_barrier(512, "0");
+  CHECK(first_finding(kernel(32, noinc, wait), s) == "");
+  CHECK(first_finding(kernel(32, plain, wait), s) == "");
+  CHECK(run_hopper(kernel(32, noinc, wait), s).out[32 + 9] == 3 * (4 * 9 + 1));
+  CHECK(run_hopper(kernel(32, plain, wait), s).out[32 + 9] == 3 * (4 * 9 + 1));
+  CHECK(fewest(kernel(32, noinc, ""), s) >= 1);
+  // An arrival of the thread itself says nothing of its copies.
+  CHECK(fewest(kernel(32, "mbarrier.arrive.shared::cta.b64 _, [512]; ", wait), s) >= 1);
+}
+
 TEST_CASE("setmaxnreg trades what the launch was given") {
   auto roles = [](int producer, int consumer) {
     return "setp.lt.u32 %p1, %w, 4; @%p1 bra PRODUCER; setmaxnreg.inc.sync.aligned.u32 " +

@@ -175,6 +175,19 @@ bool decode_bulk_copy(Opcode& op, Builder& b) {
   return true;
 }
 
+// cp.async.mbarrier.arrive{.noinc} [address].
+bool decode_copy_arrival(Opcode& op, Builder& b) {
+  b.note_async();
+  Ins ins = of_exec(&exec_copy_arrive);
+  bool known = op.take("arrive");
+  ins.detail = op.take("noinc") ? 1 : 0;
+  Space space = take_shared(op);
+  if (!known || !op.take("b64")) return false;
+  std::uint32_t address = b.wide_address(b.operand(0), space);
+  if (b.ok()) b.emit(ins, {}, {address});
+  return true;
+}
+
 bool decode_async_fence(Opcode& op, Builder& b) {
   if (op.take("mbarrier_init")) {
     if (!op.take("release") || !op.take("cluster")) return false;

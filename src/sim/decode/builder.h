@@ -160,6 +160,7 @@ DecodeFn find_warp_decoder(std::string_view base);
 DecodeFn find_control_decoder(std::string_view base);
 DecodeFn find_async_decoder(std::string_view base);
 bool decode_bulk_copy(Opcode& op, Builder& builder);
+bool decode_copy_arrival(Opcode& op, Builder& builder);
 bool decode_async_fence(Opcode& op, Builder& builder);
 bool decode_wgmma(Opcode& op, Builder& builder);
 

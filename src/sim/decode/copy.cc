@@ -36,6 +36,7 @@ bool decode_copy_group(Opcode& op, Builder& b) {
 bool decode_copy(Opcode& op, Builder& b) {
   if (!op.take("async")) return false;
   if (op.take("bulk")) return decode_bulk_copy(op, b);
+  if (op.take("mbarrier")) return decode_copy_arrival(op, b);
   if (!op.take("shared::cta") && !op.take("shared")) return decode_copy_group(op, b);
   bool known = op.take("global"), past_l1 = op.take("cg");
   known = known && (past_l1 || op.take("ca"));

@@ -24,6 +24,7 @@ void Async::begin(const ClockFrame& frame) {
   barriers.clear();
   barriers_made = 0;
   loads.clear();
+  arrivals.clear();
   std::fill(clock.begin(), clock.end(), frame.base - 1);
   for (AsyncWarp& w : warp) w = AsyncWarp{};
   for (Warpgroup& g : group) g = Warpgroup{};
@@ -34,12 +35,27 @@ std::uint64_t shared_operand(const Warp& warp, const Ins& ins, std::size_t k, in
   return a >= kSharedWindow && a - kSharedWindow < kWindowBytes ? a - kSharedWindow : a;
 }
 
+bool land_one(Cta& cta) {
+  if (cta.async == nullptr) return false;
+  auto loads = static_cast<std::uint32_t>(cta.async->loads.size());
+  auto all = loads + static_cast<std::uint32_t>(cta.async->arrivals.size());
+  if (all == 0) return false;
+  std::uint32_t k = cta.launch.random_below(all);
+  ++cta.events;
+  if (k < loads) {
+    land_load(cta, k);
+  } else {
+    land_arrival(cta, k - loads);
+  }
+  return true;
+}
+
 bool Cta::wake_pollers() {
   bool polls = std::any_of(warps.begin(), warps.end(),
                            [](const Warp& w) { return w.state == Warp::State::kPolling; });
   if (!polls) return false;
   if (idle_since_ != events) idle_rounds_ = 0;
-  if (land_one_load(*this)) return true;
+  if (land_one(*this)) return true;
   idle_since_ = events;
   if (++idle_rounds_ > kIdleRounds) return false;
   for (Warp& w : warps) {

@@ -41,6 +41,15 @@ struct BulkLoad {
   std::vector<std::byte> data;
 };
 
+// An arrival that waits for the cp.async of its lanes.
+struct CopyArrival {
+  const Ins* ins = nullptr;
+  std::uint32_t warp = 0, lanes = 0;
+  std::uint64_t before = 0;  // number of the first batch that it does not wait for
+  WarpClock clock;           // of the warp when it was issued
+  std::array<std::uint32_t, kLanes> barrier = {};
+};
+
 // A copy out of shared memory: read and written when its warp waits for it.
 struct BulkStore {
   struct Piece {
@@ -72,6 +81,7 @@ struct Async {
   std::map<std::uint32_t, Mbarrier> barriers;  // by address
   std::uint32_t barriers_made = 0;
   std::vector<BulkLoad> loads;
+  std::vector<CopyArrival> arrivals;
   std::vector<AsyncWarp> warp;
   std::vector<Warpgroup> group;
   std::vector<std::uint32_t> clock;  // by agent, from the first that is no warp
@@ -102,8 +112,13 @@ std::uint64_t shared_operand(const Warp& warp, const Ins& ins, std::size_t k, in
 // nullptr after a finding: there is none, or the warp is not ordered after its initialisation.
 Mbarrier* find_mbarrier(Cta& cta, Warp& warp, const Ins& ins, int lane, std::uint64_t address);
 void complete_bytes(Cta& cta, std::uint32_t barrier, std::uint32_t bytes);
-// Lands one bulk load, chosen by the seed. False: none is in flight.
-bool land_one_load(Cta& cta);
+// One arrival that releases what `clock` knows.
+void arrive_late(Cta& cta, Warp& warp, const Ins& ins, int lane, std::uint32_t barrier,
+                 const WarpClock& clock);
+// Lands one bulk load or the copies of one arrival, chosen by the seed. False: none is in flight.
+bool land_one(Cta& cta);
+void land_load(Cta& cta, std::uint32_t k);
+void land_arrival(Cta& cta, std::uint32_t k);
 // At the end of a CTA: a store whose source was read is done without it, all else is a fault.
 void finish_copies(Cta& cta);
 // What a warp that polls waits for.

@@ -135,10 +135,8 @@ void issue_load(Cta& cta, Warp& warp, const Ins& ins, int lane, std::uint64_t ba
   cta.async->loads.push_back({&ins, to, static_cast<std::uint32_t>(barrier), std::move(data)});
 }
 
-bool land_one_load(Cta& cta) {
-  if (cta.async == nullptr || cta.async->loads.empty()) return false;
+void land_load(Cta& cta, std::uint32_t k) {
   std::vector<BulkLoad>& loads = cta.async->loads;
-  std::uint32_t k = cta.launch.random_below(static_cast<std::uint32_t>(loads.size()));
   BulkLoad load = std::move(loads[k]);
   loads.erase(loads.begin() + k);
   auto bytes = static_cast<std::uint32_t>(load.data.size());
@@ -148,9 +146,7 @@ bool land_one_load(Cta& cta) {
     std::uint32_t agent = it->second.agent;
     cta.shadow.end_async_write({agent, cta.async->clock_of(agent) + 1}, load.to, bytes);
   }
-  ++cta.events;
   complete_bytes(cta, load.barrier, bytes);
-  return true;
 }
 
 void finish_copies(Cta& cta) {

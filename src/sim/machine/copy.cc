@@ -4,6 +4,7 @@
 #include <bit>
 #include <string>
 
+#include "sim/machine/async.h"
 #include "sim/machine/counting.h"
 #include "sim/machine/exec.h"
 #include "sim/machine/state.h"
@@ -70,6 +71,25 @@ void land(Cta& cta, Warp& warp, const CopyBatch& b, std::uint32_t lanes) {
   }
 }
 
+// Lands the lanes of each batch that `landing(batch)` names.
+template <class Landing>
+void land_copies(Cta& cta, Warp& warp, Landing landing) {
+  std::size_t kept = 0;
+  for (std::size_t k = 0; k < warp.copies.size(); ++k) {
+    CopyBatch& b = *warp.copies[k];
+    std::uint32_t lanes = landing(b);
+    land(cta, warp, b, lanes);
+    b.mask &= ~lanes;
+    if (b.mask == 0) {
+      cta.launch.spare_batches.push_back(std::move(warp.copies[k]));
+    } else {
+      if (kept != k) warp.copies[kept] = std::move(warp.copies[k]);
+      ++kept;
+    }
+  }
+  warp.copies.resize(kept);
+}
+
 }  // namespace
 
 void exec_copy(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask) {
@@ -105,6 +125,7 @@ void exec_copy(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask) {
       batch->group = warp.copy_group[static_cast<std::size_t>(l)];
       batch->bytes = ins.count;
       batch->ins = &ins;
+      batch->number = warp.copy_batches++;
     }
     std::uint32_t n = source_bytes(cta, warp, ins, l, sizes);
     if (n < 16) std::memset(batch->data[l], 0, 16);
@@ -122,25 +143,49 @@ void exec_copy_commit(Cta&, Warp& warp, const Ins&, std::uint32_t mask) {
 }
 
 void exec_copy_wait(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask) {
-  std::size_t kept = 0;
-  for (std::size_t k = 0; k < warp.copies.size(); ++k) {
-    CopyBatch& b = *warp.copies[k];
+  land_copies(cta, warp, [&](const CopyBatch& b) {
     std::uint32_t landing = 0;
     for (std::uint32_t m = b.mask & mask; m != 0; m &= m - 1) {
       auto l = static_cast<std::size_t>(std::countr_zero(m));
       // A copy that was never committed is in no group, and only wait_all waits for it.
       if (ins.imm < 0 || b.group + ins.imm < warp.copy_group[l]) landing |= 1u << l;
     }
-    land(cta, warp, b, landing);
-    b.mask &= ~landing;
-    if (b.mask == 0) {
-      cta.launch.spare_batches.push_back(std::move(warp.copies[k]));
-    } else {
-      if (kept != k) warp.copies[kept] = std::move(warp.copies[k]);
-      ++kept;
-    }
-  }
-  warp.copies.resize(kept);
+    return landing;
+  });
+}
+
+void exec_copy_arrive(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask) {
+  CopyArrival a;
+  a.ins = &ins;
+  a.warp = warp.id;
+  a.before = warp.copy_batches;
+  a.clock = warp.clock;
+  each_lane(mask, [&](int l) {
+    std::uint64_t address = shared_operand(warp, ins, 0, l);
+    Mbarrier* b = find_mbarrier(cta, warp, ins, l, address);
+    if (b == nullptr) return;
+    // Without .noinc the phase waits for one arrival more than its count.
+    if (ins.detail == 0) ++b->pending;
+    a.lanes |= 1u << l;
+    a.barrier[static_cast<std::size_t>(l)] = static_cast<std::uint32_t>(address);
+  });
+  if (a.lanes != 0) cta.async->arrivals.push_back(std::move(a));
+  if (cta.checks) cta.advance(warp);
+}
+
+void land_arrival(Cta& cta, std::uint32_t k) {
+  std::vector<CopyArrival>& arrivals = cta.async->arrivals;
+  CopyArrival a = std::move(arrivals[k]);
+  arrivals.erase(arrivals.begin() + k);
+  Warp& warp = cta.warps[a.warp];
+  land_copies(cta, warp,
+              [&](const CopyBatch& b) { return b.number < a.before ? b.mask & a.lanes : 0; });
+  // What landed carries the warp's clock of now, so that is what the arrival releases.
+  if (cta.checks) a.clock.known.own(warp.id) = warp.clock.known.own(warp.id);
+  each_lane(a.lanes, [&](int l) {
+    arrive_late(cta, warp, *a.ins, l, a.barrier[static_cast<std::size_t>(l)], a.clock);
+  });
+  if (cta.checks) cta.advance(warp);
 }
 
 }  // namespace attnloom::sim

@@ -38,6 +38,9 @@ void exec_copy_commit(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
 void exec_copy_wait(Cta& cta, Warp& warp, const Ins& ins,
                     std::uint32_t mask);  // imm groups may stay; -1: none at all
 
+// An arrival on a mbarrier when the lane's earlier copies have landed. | address. detail: 1 noinc.
+void exec_copy_arrive(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
+
 // 1, 2 or 4 registers | address. count, flags & 1 = transposed.
 void exec_load_matrix(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask);
 // | address, registers.

@@ -30,7 +30,7 @@ void complete_if_over(Cta& cta, Mbarrier& b) {
 }
 
 void arrive(Cta& cta, Warp& warp, const Ins& ins, int lane, std::uint64_t address, Mbarrier& b,
-            std::uint32_t count) {
+            std::uint32_t count, const WarpClock& clock) {
   if (count > b.pending) {
     cta.launch.findings.add(kind::kMbarrierOverflow, ins, [&] {
       return std::to_string(count) + " arrivals at " + at(address) + " where its phase waits for " +
@@ -39,7 +39,7 @@ void arrive(Cta& cta, Warp& warp, const Ins& ins, int lane, std::uint64_t addres
     });
   }
   b.pending -= std::min(count, b.pending);
-  if (cta.checks) b.gathered.join(warp.clock);
+  if (cta.checks) b.gathered.join(clock);
   complete_if_over(cta, b);
 }
 
@@ -71,6 +71,12 @@ void complete_bytes(Cta& cta, std::uint32_t barrier, std::uint32_t bytes) {
   if (it == cta.async->barriers.end()) return;  // invalidated meanwhile: reported there
   it->second.bytes -= bytes;
   complete_if_over(cta, it->second);
+}
+
+void arrive_late(Cta& cta, Warp& warp, const Ins& ins, int lane, std::uint32_t barrier,
+                 const WarpClock& clock) {
+  auto it = cta.async->barriers.find(barrier);
+  if (it != cta.async->barriers.end()) arrive(cta, warp, ins, lane, barrier, it->second, 1, clock);
 }
 
 void exec_mbarrier_init(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask) {
@@ -126,7 +132,7 @@ void exec_mbarrier_arrive(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t ma
       token = b->phase;
       if (ins.more[3] != kNone) b->bytes += value32(warp, ins.more[3], l);
       std::uint32_t count = ins.more[2] != kNone ? value32(warp, ins.more[2], l) : 1;
-      if (ins.detail != 0) arrive(cta, warp, ins, l, address, *b, count);
+      if (ins.detail != 0) arrive(cta, warp, ins, l, address, *b, count, warp.clock);
       released = ins.detail != 0;
       ++cta.events;
     }

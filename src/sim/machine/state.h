@@ -36,6 +36,7 @@ struct CopyBatch {
   std::uint32_t mask = 0;   // lanes that have not landed
   std::uint32_t group = 0;  // commit group, counted by each lane from 0
   std::uint32_t bytes = 16;
+  std::uint64_t number = 0;  // of the warp's batches
   const Ins* ins = nullptr;
   std::uint32_t to[kLanes];
   std::byte data[kLanes][16];
@@ -57,6 +58,7 @@ struct Warp {
 
   std::array<std::uint32_t, kLanes> copy_group = {};
   std::vector<std::unique_ptr<CopyBatch>> copies;  // in order of issue
+  std::uint64_t copy_batches = 0;                  // that were ever issued
 
   WarpClock clock;
   const Ins* waits_at = nullptr;
