@@ -13,9 +13,10 @@ namespace attnloom {
 
 inline constexpr std::size_t kTensorMapBytes = 128;
 
-// The encoding that a kernel takes as a parameter, of the device that made it. 64 bytes is what the
-// hardware asks of its address.
-struct alignas(64) TensorMap {
+// The encoding that a kernel takes as a parameter, of the device that made it. Where it lies among
+// the parameters must be a multiple of 64 bytes; the type does not say so, because a value of such
+// an alignment is passed differently by different compilers.
+struct TensorMap {
   std::array<std::byte, kTensorMapBytes> bytes = {};
 };
 

@@ -293,7 +293,7 @@ Result<TensorMap> CudaBackend::encode_tensor_map(const TensorMapShape& shape) {
   const int type = shape.element_bytes == 8 ? 4 : shape.element_bytes / 2;
   const std::array<std::uint32_t, 5> dense = {1, 1, 1, 1, 1};
   constexpr int kNotInterleaved = 0, kPromoteTo256Bytes = 3, kFillZeros = 0;
-  TensorMap map;
+  alignas(64) TensorMap map;  // what the driver asks of its address
   const CUresult result = api_.tensor_map_encode_tiled(
       map.bytes.data(), type, static_cast<unsigned>(shape.rank),
       reinterpret_cast<void*>(shape.address), shape.dims.data(), shape.stride_bytes.data(),

@@ -44,7 +44,7 @@ RunResult run_hopper(std::string_view body, const HopperSetup& s) {
   Memory memory;
   std::vector<std::uint32_t> in = s.in.empty() ? std::vector<std::uint32_t>(1) : s.in;
   struct {
-    TensorMap map;
+    alignas(64) TensorMap map;
     std::uint64_t in, out;
   } params = {};
   params.in = memory.allocate(in.size() * 4, "in").value();

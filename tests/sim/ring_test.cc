@@ -102,7 +102,8 @@ Outcome run_ring(const Module& module, std::uint64_t seed) {
   REQUIRE(memory.write(in_a, std::as_bytes(std::span(a))).ok());
   REQUIRE(memory.write(in_b, std::as_bytes(std::span(b))).ok());
   struct {
-    TensorMap a, b, out;
+    alignas(64) TensorMap a;  // as in the kernel: the block's size follows
+    TensorMap b, out;
     int tiles, steps;
   } params = {map_of(in_a, kRows, kK, 128, TensorSwizzle::k128),
               map_of(in_b, kK, kColumns, 64, TensorSwizzle::k128),
