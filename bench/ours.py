@@ -67,6 +67,7 @@ class AlmPlanLimits(ctypes.Structure):
         ("batch_invariant", c_int32),
         ("graph", c_int32),
         ("kernel", c_int32),
+        ("no_shared_prefixes", c_int32),
     ]
 
 
@@ -98,6 +99,8 @@ class AlmWorkload(ctypes.Structure):
         ("kv_capacity", c_int64),
         ("block_indptr", AlmIndexArray),
         ("block_indices", AlmIndexArray),
+        ("levels", c_void_p),
+        ("level_count", c_size_t),
     ]
 
 

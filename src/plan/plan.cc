@@ -154,9 +154,9 @@ Result<Plan> make_plan(const Spec& spec, const std::vector<KernelChoice>& kernel
   const int ctas = static_cast<int>(cta_count(kernel, limits));
   Plan plan;
   plan.block = std::move(storage);
-  ATTNLOOM_TRY(Schedule schedule, make_schedule(spec, kernel, ctas, layout, workload, table.rows,
-                                                shared, selection, cost, limits.schedule,
-                                                plan.block));
+  ATTNLOOM_TRY(Schedule schedule,
+               make_schedule(spec, kernel, ctas, layout, workload, table.rows, shared, selection,
+                             cost, limits.schedule, plan.block));
   SharedTables lists;
   if (!shared.empty()) {
     ATTNLOOM_TRY(lists, merge_shared(kernel, layout, workload.kv_heads, shared, table.rows,
