@@ -52,12 +52,13 @@ AttentionTensors tensors_for(std::int64_t tokens, std::int64_t pages) {
 }
 
 struct Bound {
+  StubEngine& one;
   std::shared_ptr<KernelSet> kernels;
   std::unique_ptr<PlanObject> plan;
   std::vector<std::byte> staging;
 
   Bound(StubEngine& one, const PlanLimits& limits, const PlanOptions& options)
-      : kernels(one.open(auto_spec())) {
+      : one(one), kernels(one.open(auto_spec())) {
     auto made = PlanObject::create(kernels, limits, options);
     INFO(made.status().to_string());
     REQUIRE(made.ok());
@@ -65,6 +66,7 @@ struct Bound {
     staging.resize(plan->staging_bytes());
     REQUIRE(plan->bind(kWorkspace, plan->workspace_bytes(), staging.data(), staging.size()).ok());
   }
+  ~Bound() { one.device->perform_all(); }  // the copies that still read `staging`
   Status update(const Batch& batch) { return plan->update(batch.workload(), nullptr); }
   std::vector<int> query_tiles() const {
     const KernelChoice choice = kernels->choices()[plan->plan()->kernel];
