@@ -35,13 +35,14 @@ struct PlanHeader {
   unsigned merges_offset;
   unsigned counters_offset;
   unsigned items_offset;
-  int lanes;                   // CTAs of a gang
+  int lanes;  // CTAs of a gang
+  // With these two what every kernel reads lies in two sectors of 32 bytes.
+  unsigned long long partial_o_offset;
+  unsigned long long partial_lse_offset;
   unsigned state_runs_offset;  // behind the items, so these three move from plan to plan
   unsigned shared_tokens_offset;
   unsigned shared_members_offset;
   unsigned padding[3];
-  unsigned long long partial_o_offset;
-  unsigned long long partial_lse_offset;
   unsigned scalars[kMaxScalars];  // bits of the scalar params in the order of the spec
 };
 static_assert(sizeof(PlanHeader) % 16 == 0, "tables behind the header are read 16 bytes at a time");

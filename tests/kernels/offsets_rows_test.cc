@@ -145,7 +145,7 @@ void check(Axis axis, const char* header, const std::vector<const char*>& produc
 
 TEST_CASE("B49: rows of q, o and lse that lie more than 2^31 elements apart", "[offsets]") {
   check(Axis::kTokens, "loom/copy.cuh",
-        {"(static_cast<i64>(request.qo_begin) + token) * args.q_token_stride"});
+        {"query_row<Config>(args, request, token) * args.q_token_stride"});
   check(Axis::kTokens, "loom/epilogue.cuh",
         {"token(row) * args.o_token_stride", "token(row) * args.lse_token_stride"});
 }
