@@ -100,7 +100,7 @@ ScheduleSummary peer_chunking(const Spec& spec, const PlanView& plan, const Cost
       }
     }
   }
-  LeastLoaded ctas(plan.queues.size());
+  CtaLoads ctas(plan.queues.size());
   for (int head = 0; head < plan.kv_heads; ++head) {
     for (const double one : costs) ctas.take(one, one);
   }

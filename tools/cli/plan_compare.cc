@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
-#include <tuple>
 
 #include "tools/cli/peer_chunking.h"
 #include "tools/cli/text_format.h"
@@ -47,25 +46,11 @@ ScheduleSummary own_schedule(const PlanView& plan) {
 
 }  // namespace
 
-LeastLoaded::LeastLoaded(std::size_t ctas) : cost_(ctas, 0) {
-  for (std::size_t cta = 0; cta < ctas; ++cta) heap_.push_back({0, cta});
-}
-
-void LeastLoaded::take(double weight, double cost) {
-  const auto later = [](const Load& a, const Load& b) {
-    return std::tie(a.weight, a.cta) > std::tie(b.weight, b.cta);
-  };
-  std::pop_heap(heap_.begin(), heap_.end(), later);
-  heap_.back().weight += weight;
-  cost_[heap_.back().cta] += cost;
-  std::push_heap(heap_.begin(), heap_.end(), later);
-}
-
-double LeastLoaded::longest() const {
+double CtaLoads::longest() const {
   return cost_.empty() ? 0 : *std::max_element(cost_.begin(), cost_.end());
 }
 
-double LeastLoaded::mean() const {
+double CtaLoads::mean() const {
   const double total = std::accumulate(cost_.begin(), cost_.end(), 0.0);
   return cost_.empty() ? 0 : total / static_cast<double>(cost_.size());
 }
@@ -96,7 +81,7 @@ ScheduleSummary paper_schedule(const Spec& spec, const PlanView& plan, const Cos
   }
   std::stable_sort(chunks.begin(), chunks.end(),
                    [](const Chunk& a, const Chunk& b) { return a.weight > b.weight; });
-  LeastLoaded ctas(plan.queues.size());
+  CtaLoads ctas(plan.queues.size());
   for (const Chunk& chunk : chunks) ctas.take(chunk.weight, chunk.cost);
   summary.items = std::ssize(chunks);
   summary.longest = ctas.longest();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "plan/least_loaded.h"
 #include "plan/plan.h"
 #include "tools/cli/plan_view.h"
 
@@ -25,22 +26,17 @@ struct ScheduleSummary {
   double ratio() const { return mean > 0 ? longest / mean : 1; }
 };
 
-// CTAs that take work in a given order, each item to the one with the least load, ties to the
-// lowest number.
-class LeastLoaded {
+// CTAs that take work in a given order, as the planner deals it out.
+class CtaLoads {
  public:
-  explicit LeastLoaded(std::size_t ctas);
+  explicit CtaLoads(std::size_t ctas) : least_(static_cast<int>(ctas)), cost_(ctas, 0) {}
   // `weight` is what the choice goes by, `cost` what the queue then has.
-  void take(double weight, double cost);
+  void take(double weight, double cost) { cost_[least_.take(weight)] += cost; }
   double longest() const;
   double mean() const;
 
  private:
-  struct Load {
-    double weight = 0;
-    std::size_t cta = 0;
-  };
-  std::vector<Load> heap_;
+  LeastLoaded least_;
   std::vector<double> cost_;
 };
 
