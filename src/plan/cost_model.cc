@@ -3,14 +3,9 @@
 
 #include <algorithm>
 
+#include "plan/least_chunk.h"
+
 namespace attnloom {
-namespace {
-
-// Tiles of more rows are bound by arithmetic, and find their keys in L2 besides.
-constexpr int kMostDecodeRows = 16;
-
-}  // namespace
-
 ClassCost CostModel::of_class(const Spec& spec, const TileClass& tile, int ctas) const {
   if (profile == nullptr) return {alpha * tile.q, beta, 1, 0};
   const double share = 1.0 / ctas;

@@ -3,16 +3,14 @@
 
 #include <algorithm>
 
+#include "base/divide_up.h"
+
 namespace attnloom {
 namespace {
 
 // A chunk's partial state is 1.6 % of its bytes of keys (decode of 4 query heads a group, bf16,
 // head dim 128), whatever the batch: a plan of this kind cannot know when splitting pays.
 constexpr std::int64_t kLeastTokens = 512;
-
-std::int64_t divide_up(std::int64_t value, std::int64_t by) {
-  return (value + by - 1) / by;
-}
 
 }  // namespace
 

@@ -9,9 +9,6 @@ namespace {
 // A shorter piece moves as many bytes of queries and partial state as of keys.
 constexpr std::int64_t kLeastTokens = 128;
 
-// Tiles of more rows are bound by arithmetic, which splitting shares out: bytes say nothing there.
-constexpr int kMostDecodeRows = 16;
-
 }  // namespace
 
 // The longest way to a decode's output is one chunk and then the merge of all states by one CTA.

@@ -9,6 +9,10 @@
 
 namespace attnloom {
 
+// Tiles of more rows are bound by arithmetic, which splitting shares out, and find their keys in L2
+// besides: bytes say nothing there.
+inline constexpr int kMostDecodeRows = 16;
+
 // Of an entry of `packed_rows` query rows in tiles of `tile`, with `kv_len` keys to walk. A
 // multiple of the KV tile. What an item costs beside its keys: its queries, its words of the plan,
 // and a partial state that the last arriver reads back (docs/PLANNER.md has the numbers).

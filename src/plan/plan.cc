@@ -133,11 +133,6 @@ unsigned append_table(std::vector<std::byte>& block, const std::vector<T>& rows)
   return static_cast<unsigned>(offset);
 }
 
-std::span<loom::WorkItem> items_of(Plan& plan, const PlanLayout& layout, int count) {
-  return {reinterpret_cast<loom::WorkItem*>(plan.block.data() + layout.items_offset),
-          static_cast<std::size_t>(count)};
-}
-
 }  // namespace
 
 Result<Plan> make_plan(const Spec& spec, const std::vector<KernelChoice>& kernels,
@@ -159,8 +154,9 @@ Result<Plan> make_plan(const Spec& spec, const std::vector<KernelChoice>& kernel
                              cost, limits.schedule, plan.block));
   SharedTables lists;
   if (!shared.empty()) {
-    ATTNLOOM_TRY(lists, merge_shared(kernel, layout, workload.kv_heads, shared, table.rows,
-                                     schedule, items_of(plan, layout, schedule.stored_items)));
+    ATTNLOOM_TRY(lists,
+                 merge_shared(kernel, layout, workload.kv_heads, shared, table.rows, schedule,
+                              items_of(plan.block, layout, schedule.stored_items)));
   }
   plan.kernel = selection.kernel;
   plan.grid = ctas;

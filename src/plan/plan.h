@@ -64,7 +64,7 @@ Result<PlanLayout> plan_layout(const Spec& spec, const std::vector<KernelChoice>
 struct PlanFigures {
   double makespan = 0;   // cost units of the longest queue
   double ideal = 0;      // total cost / CTAs
-  double reachable = 0;  // what no cut can be much better than (docs/PLANNER.md)
+  double reachable = 0;  // with a device's profile: what no cut can be much better than
   int items = 0;
   int split_tiles = 0;
   int prefix_tiles = 0;           // entries that hold rows of several requests

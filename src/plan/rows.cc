@@ -37,7 +37,7 @@ RowTable make_row_table(const Spec& spec, const Workload& workload) {
       row.kv_begin = workload.kv_start.empty() ? 0 : workload.kv_start[r];
     if (spec.variant.mask.custom) {
       row.mask_begin = table.mask_bytes;
-      table.mask_bytes += (std::int64_t{row.qo_len} * row.kv_len + 7) / 8;
+      table.mask_bytes += custom_mask_bytes(row.qo_len, row.kv_len);
     }
     if (spec.layout.kv == KvLayout::kBsr) {
       add_block_rows(spec.layout, workload, row, block_row, table.rows);

@@ -8,6 +8,7 @@
 #include <string>
 #include <tuple>
 
+#include "base/divide_up.h"
 #include "plan/contiguous.h"
 #include "plan/gangs.h"
 #include "plan/invariant.h"
@@ -36,16 +37,11 @@ struct Run {
 // Cost of the longest queue over the mean above which another cut is tried.
 constexpr double kGoodBalance = 1.02;
 
-std::int64_t divide_up(std::int64_t value, std::int64_t by) {
-  return (value + by - 1) / by;
-}
-
 // Items are built where the plan keeps them: behind the tables of its block.
 std::span<loom::WorkItem> place_items(std::vector<std::byte>& block, const PlanLayout& layout,
                                       int count) {
   block.resize(layout.items_offset + static_cast<std::size_t>(count) * sizeof(loom::WorkItem));
-  return {reinterpret_cast<loom::WorkItem*>(block.data() + layout.items_offset),
-          static_cast<std::size_t>(count)};
+  return items_of(block, layout, count);
 }
 
 class Scheduler {
@@ -90,17 +86,13 @@ class Scheduler {
       return std::tie(a.tile, a.first_chunk) < std::tie(b.tile, b.first_chunk);
     });
     assign();
-    schedule_.figures.reachable = reachable();
+    if (relaxed_) schedule_.figures.reachable = reachable();
     if (take_shorter(layout, block)) return std::move(schedule_);
     scatter(place_items(block, layout, schedule_.stored_items));
     return std::move(schedule_);
   }
 
  private:
-  // Keys of an entry that come before its own; an entry whose others read all of them has no tile.
-  std::int64_t walk_begin(int r) const { return shared_.empty() ? 0 : shared_.walk_begin[r]; }
-  bool shares(int r) const { return walk_begin(r) > 0 || rows_[r].member_count > 0; }
-
   const TileClass& shape(int r) const { return kernel_.classes[selection_.tile_class[r]]; }
 
   // The keys that the rows of a tile can see at all: all of them but for causal masks and windows.
@@ -110,10 +102,10 @@ class Scheduler {
     QueryTile tile{.request = r,
                    .q_row = static_cast<int>(q_row),
                    .tile_class = selection_.tile_class[r],
-                   .kv_begin = walk_begin(r),
+                   .kv_begin = shared_.begin_of(r),
                    .kv_len = row.walk_len,
-                   .shares = shares(r),
-                   .live_begin = walk_begin(r),
+                   .shares = shared_.shares(r, rows_[r]),
+                   .live_begin = shared_.begin_of(r),
                    .live_end = row.walk_len,
                    .least_chunk = least_[r]};
     const Mask& mask = spec_.variant.mask;
@@ -140,9 +132,10 @@ class Scheduler {
           selection_.batch_invariant
               ? invariant_chunk(shape(r), packed_rows(spec_, rows_[r]), rows_[r].walk_len)
               : least_chunk(spec_, shape(r), packed_rows(spec_, rows_[r]),
-                            rows_[r].walk_len - walk_begin(r), rows_[r].member_count > 0));
+                            rows_[r].walk_len - shared_.begin_of(r), rows_[r].member_count > 0));
     for (int r = 0; r < std::ssize(rows_); ++r) {
-      if (walk_begin(r) > 0 && walk_begin(r) == rows_[r].walk_len) continue;
+      // Others read all of its keys.
+      if (shared_.begin_of(r) > 0 && shared_.begin_of(r) == rows_[r].walk_len) continue;
       const std::int64_t first = std::int64_t{rows_[r].q_first} * spec_.group_size;
       const std::int64_t end = first + packed_rows(spec_, rows_[r]);
       for (std::int64_t q_row = first; q_row < end; q_row += shape(r).q)

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
@@ -15,6 +16,13 @@
 #include "plan/shared_rows.h"
 
 namespace attnloom {
+
+// The first `count` items of a block.
+inline std::span<loom::WorkItem> items_of(std::vector<std::byte>& block, const PlanLayout& layout,
+                                          int count) {
+  return {reinterpret_cast<loom::WorkItem*>(block.data() + layout.items_offset),
+          static_cast<std::size_t>(count)};
+}
 
 struct Schedule {
   std::vector<loom::CtaQueue> queues;   // [CTAs]

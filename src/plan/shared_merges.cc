@@ -32,10 +32,6 @@ class Merger {
   }
 
  private:
-  bool shares(int entry) const {
-    return rows_[entry].member_count > 0 || shared_.walk_begin[entry] > 0;
-  }
-
   // Chunks in the order of their keys, counted on head 0 (all heads are cut alike), and a place for
   // the state of each.
   void place_states() {
@@ -45,7 +41,7 @@ class Merger {
     };
     std::vector<Chunk> chunks;
     for (const loom::WorkItem& item : items_) {
-      if (!shares(item.request)) continue;
+      if (!shared_.shares(item.request, rows_[item.request])) continue;
       states_[item.request].rows = kernel_.classes[item.tile_class].q;
       if (item.kv_head == 0) chunks.push_back({item.request, item.kv_begin});
     }

@@ -66,7 +66,7 @@ class Sharer {
     std::int64_t partial_rows = partial_rows_;
     std::int64_t tile = room_.tile_rows;  // rows taken of the last one; full at first
     for (int m = node.first_member; m < node.member_end; ++m) {
-      const int request = forest_.order.empty() ? m : forest_.order[m];
+      const int request = forest_.order[m];
       const std::int64_t rows = packed_[request];
       if (rows == 0) continue;
       if (!is_short(request)) return undo(old_rows, old_members, old_tokens);

@@ -29,6 +29,11 @@ struct SharedRows {
   std::vector<int> walk_begin;  // [entries] tokens of the walk before an entry's own
 
   bool empty() const { return members.empty(); }
+  int begin_of(int entry) const { return empty() ? 0 : walk_begin[entry]; }
+  // Whether the states of entry number `entry` are merged with those of others.
+  bool shares(int entry, const loom::RequestRow& row) const {
+    return row.member_count > 0 || begin_of(entry) > 0;
+  }
 };
 
 // How much room a plan object keeps for sharing; what does not fit is not shared.

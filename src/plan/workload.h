@@ -58,6 +58,11 @@ inline std::int64_t block_row_count(const Layout& layout, std::int64_t qo_len) {
   return (qo_len + layout.block_rows - 1) / layout.block_rows;
 }
 
+// Of a request's custom mask: one bit a query token and key, from a byte of its own.
+inline std::int64_t custom_mask_bytes(std::int64_t qo_len, std::int64_t kv_len) {
+  return (qo_len * kv_len + 7) / 8;
+}
+
 // KV tokens of a request; REQUIRES: check_workload passed.
 std::int64_t kv_len(const Workload& workload, const Layout& layout, int request);
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/divide_up.h"
 #include "base/json.h"
 #include "plan/plan.h"
 #include "spec/spec.h"
@@ -54,10 +55,6 @@ struct PlanView {
   double ideal = 0;                           // the mean
   std::int64_t block_bytes = 0;
 };
-
-inline std::int64_t divide_up(std::int64_t value, std::int64_t by) {
-  return (value + by - 1) / by;
-}
 
 PlanView view_plan(const Spec& spec, const Json& plan, const CostModel& cost);
 

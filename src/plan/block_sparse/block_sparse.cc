@@ -43,10 +43,6 @@ void add_bits(const BlockSparse& sparse, std::int32_t block_bits, std::int64_t t
   }
 }
 
-std::int64_t request_mask_bytes(std::int64_t qo_len, std::int64_t kv_len) {
-  return (qo_len * kv_len + 7) / 8;
-}
-
 }  // namespace
 
 void normalise(TokenKeys& keys) {
@@ -126,8 +122,8 @@ std::vector<TokenKeys> keys_of_request(const BlockSparse& sparse, int request) {
 std::int64_t custom_mask_bytes(const BlockSparse& sparse) {
   std::int64_t bytes = 0;
   for (int r = 0; r < sparse.batch(); ++r)
-    bytes += request_mask_bytes(sparse.qo_indptr[r + 1] - sparse.qo_indptr[r],
-                                sparse.kv_indptr[r + 1] - sparse.kv_indptr[r]);
+    bytes += custom_mask_bytes(sparse.qo_indptr[r + 1] - sparse.qo_indptr[r],
+                               sparse.kv_indptr[r + 1] - sparse.kv_indptr[r]);
   return bytes;
 }
 
@@ -141,7 +137,7 @@ void write_custom_mask(const BlockSparse& sparse, std::span<std::uint8_t> mask) 
       for (const KeyRange& range : tokens[i])
         set_bits(bytes, custom_mask_bit(i, range.begin, kv_len),
                  custom_mask_bit(i, range.end, kv_len));
-    bytes += request_mask_bytes(std::ssize(tokens), kv_len);
+    bytes += custom_mask_bytes(std::ssize(tokens), kv_len);
   }
 }
 
