@@ -8,6 +8,7 @@
 #include "base/format_version.h"
 #include "base/json_fields.h"
 #include "cache/entry.h"
+#include "cache/fingerprint_json.h"
 #include "cache/layout.h"
 
 namespace attnloom {
@@ -35,13 +36,6 @@ Json to_json(const BundleEntry& entry) {
   return json;
 }
 
-Json to_json(const Fingerprint& toolchain) {
-  return {{"fingerprint", toolchain.hex},
-          {"cuda_major", toolchain.cuda_major},
-          {"cuda_minor", toolchain.cuda_minor},
-          {"least_driver", toolchain.least_driver}};
-}
-
 Status corrupt(const std::string& cause) {
   return make_error(Code::kCacheCorrupt, "", cause);
 }
@@ -60,11 +54,6 @@ BundleEntry to_entry(const Json& json) {
   if (json.contains("signature")) entry.signature = text_field(json, "signature");
   if (json.contains("about")) entry.about = json["about"];
   return entry;
-}
-
-Fingerprint to_toolchain(const Json& json) {
-  return {text_field(json, "fingerprint"), int_field(json, "cuda_major"),
-          int_field(json, "cuda_minor"), int_field(json, "least_driver")};
 }
 
 auto name_of(const BundleEntry& entry) {
@@ -99,7 +88,8 @@ Status check(const BundleIndex& index) {
 
 std::string print_bundle_index(const BundleIndex& index) {
   Json toolchains = Json::array();
-  for (const Fingerprint& toolchain : index.toolchains) toolchains.push_back(to_json(toolchain));
+  for (const Fingerprint& toolchain : index.toolchains)
+    toolchains.push_back(fingerprint_to_json(toolchain));
   Json entries = Json::array();
   for (const BundleEntry& entry : index.entries) entries.push_back(to_json(entry));
   return canonical_json({{"format", kFormat},
@@ -122,7 +112,7 @@ Result<BundleIndex> parse_bundle_index(std::string_view text) {
     index.library = text_field(json, "library");
     index.templates = text_field(json, "templates");
     for (const Json& toolchain : list_field(json, "toolchains"))
-      index.toolchains.push_back(to_toolchain(toolchain));
+      index.toolchains.push_back(to_fingerprint(toolchain));
     for (const Json& entry : list_field(json, "entries")) index.entries.push_back(to_entry(entry));
   } catch (const FieldFault& fault) {
     return corrupt("the index cannot be read: " + fault.cause);

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/json_fields.h"
+#include "cache/fingerprint_json.h"
 #include "cache/key.h"
 
 namespace attnloom {
@@ -42,17 +43,12 @@ std::string ascii(const std::string& text) {
 std::string encode_metadata(const Source& source, const Artifact& artifact) {
   Json entries = Json::array();
   for (const EntryFigures& entry : artifact.entries) entries.push_back(to_json(entry));
-  const Fingerprint& fingerprint = artifact.fingerprint;
   return canonical_json({{"target", artifact.target},
                          {"entries", entries},
                          {"log", ascii(artifact.log)},
                          {"options", source.options},
                          {"fields", field_digests(source)},
-                         {"compiler",
-                          {{"fingerprint", fingerprint.hex},
-                           {"cuda_major", fingerprint.cuda_major},
-                           {"cuda_minor", fingerprint.cuda_minor},
-                           {"least_driver", fingerprint.least_driver}}}});
+                         {"compiler", fingerprint_to_json(artifact.fingerprint)}});
 }
 
 Status decode_metadata(std::string_view text, Artifact& artifact,
@@ -69,11 +65,7 @@ Status decode_metadata(std::string_view text, Artifact& artifact,
     }
     for (const Json& entry : list_field(json, "entries"))
       artifact.entries.push_back(to_figures(entry));
-    const Json& compiler = field(json, "compiler");
-    artifact.fingerprint.hex = text_field(compiler, "fingerprint");
-    artifact.fingerprint.cuda_major = int_field(compiler, "cuda_major");
-    artifact.fingerprint.cuda_minor = int_field(compiler, "cuda_minor");
-    artifact.fingerprint.least_driver = int_field(compiler, "least_driver");
+    artifact.fingerprint = to_fingerprint(field(json, "compiler"));
   } catch (const FieldFault& fault) {
     return make_error(Code::kCacheCorrupt, "", "the metadata cannot be read: " + fault.cause);
   } catch (const Json::exception&) {
