@@ -42,33 +42,23 @@ RunResult run_hopper(std::string_view body, const HopperSetup& s) {
   INFO((module.ok() ? std::string() : module.status().to_string()));
   REQUIRE(module.ok());
   Memory memory;
-  std::vector<std::uint32_t> in = s.in.empty() ? std::vector<std::uint32_t>(1) : s.in;
+  const RunBuffers buffers = make_buffers(memory, s.in, s.out_words, s.out_written);
   struct {
     alignas(64) TensorMap map;
     std::uint64_t in, out;
   } params = {};
-  params.in = memory.allocate(in.size() * 4, "in").value();
-  params.out = memory.allocate(s.out_words * 4, "out").value();
-  REQUIRE(memory.write(params.in, std::as_bytes(std::span(in))).ok());
-  if (s.out_written) REQUIRE(memory.fill(params.out, 0, s.out_words * 4).ok());
+  params.in = buffers.in;
+  params.out = buffers.out;
   if (s.map) {
     TensorMapShape shape = *s.map;
     shape.address = s.map_of_out ? params.out : params.in;
     params.map = encode_tensor_map(shape).value();
   }
   LaunchConfig config;
-  config.entry = "k";
   config.block[0] = s.block;
   config.dynamic_shared_bytes = s.shared_bytes;
   config.params = std::as_bytes(std::span(&params, 1));
-  auto report = launch(*find_profile("h200"), **module, memory, config, s.options);
-  INFO((report.ok() ? std::string() : report.status().to_string()));
-  REQUIRE(report.ok());
-  RunResult result;
-  result.report = *report;
-  result.out.resize(s.out_words);
-  REQUIRE(memory.read(params.out, std::as_writable_bytes(std::span(result.out))).ok());
-  return result;
+  return launch_k(**module, memory, config, s.options, buffers.out, s.out_words);
 }
 
 std::string first_finding(std::string_view body, HopperSetup setup) {

@@ -38,34 +38,46 @@ const Finding* RunResult::find(std::string_view kind) const {
   return nullptr;
 }
 
+RunBuffers make_buffers(Memory& memory, const std::vector<std::uint32_t>& in, std::size_t out_words,
+                        bool out_written) {
+  const std::vector<std::uint32_t> given = in.empty() ? std::vector<std::uint32_t>(1) : in;
+  RunBuffers buffers;
+  buffers.in = memory.allocate(given.size() * 4, "in").value();
+  buffers.out = memory.allocate(out_words * 4, "out").value();
+  REQUIRE(memory.write(buffers.in, std::as_bytes(std::span(given))).ok());
+  if (out_written) REQUIRE(memory.fill(buffers.out, 0, out_words * 4).ok());
+  return buffers;
+}
+
+RunResult launch_k(const Module& module, Memory& memory, LaunchConfig config,
+                   const Options& options, std::uint64_t out, std::size_t out_words) {
+  config.entry = "k";
+  auto report = launch(*find_profile("h200"), module, memory, config, options);
+  INFO((report.ok() ? std::string() : report.status().to_string()));
+  REQUIRE(report.ok());
+  RunResult result;
+  result.report = *report;
+  result.out.resize(out_words);
+  REQUIRE(memory.read(out, std::as_writable_bytes(std::span(result.out))).ok());
+  return result;
+}
+
 RunResult run(std::string_view body, const RunSetup& s, std::string_view module_scope) {
   auto module = load_module_for(kernel_text(body, module_scope), s.isa);
   INFO((module.ok() ? std::string() : module.status().to_string()));
   REQUIRE(module.ok());
   Memory memory;
-  std::vector<std::uint32_t> in = s.in.empty() ? std::vector<std::uint32_t>(1) : s.in;
-  std::uint64_t in_address = memory.allocate(in.size() * 4, "in").value();
-  std::uint64_t out_address = memory.allocate(s.out_words * 4, "out").value();
-  REQUIRE(memory.write(in_address, std::as_bytes(std::span(in))).ok());
-  if (s.out_written) REQUIRE(memory.fill(out_address, 0, s.out_words * 4).ok());
+  const RunBuffers buffers = make_buffers(memory, s.in, s.out_words, s.out_written);
   struct {
     std::uint64_t in, out;
     std::uint32_t n, unused;
-  } params = {in_address, out_address, s.n, 0};
+  } params = {buffers.in, buffers.out, s.n, 0};
   LaunchConfig config;
-  config.entry = "k";
   config.grid[0] = s.grid;
   config.block[0] = s.block;
   config.dynamic_shared_bytes = s.shared_bytes;
   config.params = std::as_bytes(std::span(&params, 1));
-  auto report = launch(*find_profile("h200"), **module, memory, config, s.options);
-  INFO((report.ok() ? std::string() : report.status().to_string()));
-  REQUIRE(report.ok());
-  RunResult result;
-  result.report = *report;
-  result.out.resize(s.out_words);
-  REQUIRE(memory.read(out_address, std::as_writable_bytes(std::span(result.out))).ok());
-  return result;
+  return launch_k(**module, memory, config, s.options, buffers.out, s.out_words);
 }
 
 std::vector<std::uint64_t> lanes(std::string_view body, const std::vector<LaneCase>& cases,

@@ -38,6 +38,17 @@ struct RunResult {
   const Finding* find(std::string_view kind) const;
 };
 
+// What a test gives to a kernel and gets back: `in` or one zero, and an output that is zero where
+// the host wrote it.
+struct RunBuffers {
+  std::uint64_t in = 0, out = 0;
+};
+RunBuffers make_buffers(Memory& memory, const std::vector<std::uint32_t>& in, std::size_t out_words,
+                        bool out_written);
+// On the simulated H200; then reads `out`.
+RunResult launch_k(const Module& module, Memory& memory, LaunchConfig config,
+                   const Options& options, std::uint64_t out, std::size_t out_words);
+
 RunResult run(std::string_view body, const RunSetup& setup, std::string_view module_scope = "");
 
 // d = op(a, b, c), lane by lane, on every instruction set of this machine, which must agree. The

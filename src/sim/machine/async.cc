@@ -31,7 +31,7 @@ void Async::begin(const ClockFrame& frame) {
 }
 
 std::uint64_t shared_operand(const Warp& warp, const Ins& ins, std::size_t k, int lane) {
-  std::uint64_t a = reinterpret_cast<const std::uint64_t*>(warp.registers + ins.more[k])[lane];
+  std::uint64_t a = operand64(warp, ins, k, lane);
   return a >= kSharedWindow && a - kSharedWindow < kWindowBytes ? a - kSharedWindow : a;
 }
 

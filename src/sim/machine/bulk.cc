@@ -7,16 +7,10 @@
 #include <string>
 
 #include "sim/machine/exec.h"
+#include "sim/machine/state.h"
 
 namespace attnloom::sim {
 namespace {
-
-std::uint64_t operand64(const Warp& w, const Ins& ins, std::size_t k, int lane) {
-  return reinterpret_cast<const std::uint64_t*>(w.registers + ins.more[k])[lane];
-}
-std::uint32_t operand32(const Warp& w, const Ins& ins, std::size_t k, int lane) {
-  return reinterpret_cast<const std::uint32_t*>(w.registers + ins.more[k])[lane];
-}
 
 bool is_plain_copy(Cta& cta, Warp& warp, const Ins& ins, int lane, std::uint64_t global,
                    std::uint64_t shared, std::uint32_t bytes) {
@@ -42,11 +36,6 @@ std::uint32_t step_of(std::uint64_t address, std::uint32_t left) {
   std::uint32_t step = 16;
   while (step > 1 && (address % step != 0 || left < step)) step /= 2;
   return step;
-}
-
-void learn(Warp& warp, std::uint32_t agent, std::uint32_t clock) {
-  std::uint32_t& known = warp.clock.known.own(agent);
-  known = std::max(known, clock);
 }
 
 void read_store(Cta& cta, Warp& warp, BulkStore& s) {

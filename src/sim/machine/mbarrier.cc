@@ -11,10 +11,6 @@ namespace {
 
 constexpr std::uint32_t kMostArrivals = (1u << 20) - 1;
 
-std::uint32_t value32(const Warp& w, std::uint32_t offset, int lane) {
-  return reinterpret_cast<const std::uint32_t*>(w.registers + offset)[lane];
-}
-
 std::string at(std::uint64_t address) {
   return "the mbarrier at shared+" + std::to_string(address);
 }
@@ -83,7 +79,7 @@ void exec_mbarrier_init(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask
   SharedAccess access = cta.shared_access(warp, ins);
   each_lane(mask, [&](int l) {
     std::uint64_t address = shared_operand(warp, ins, 0, l);
-    std::uint32_t count = value32(warp, ins.more[1], l);
+    std::uint32_t count = operand32(warp, ins, 1, l);
     std::byte* p = shared_at(cta, access, l, address, 8, true);
     if (p == nullptr) return;
     std::memset(p, 0xff, 8);
@@ -130,8 +126,8 @@ void exec_mbarrier_arrive(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t ma
     std::uint64_t address = shared_operand(warp, ins, 1, l), token = 0;
     if (Mbarrier* b = find_mbarrier(cta, warp, ins, l, address)) {
       token = b->phase;
-      if (ins.more[3] != kNone) b->bytes += value32(warp, ins.more[3], l);
-      std::uint32_t count = ins.more[2] != kNone ? value32(warp, ins.more[2], l) : 1;
+      if (ins.more[3] != kNone) b->bytes += operand32(warp, ins, 3, l);
+      std::uint32_t count = ins.more[2] != kNone ? operand32(warp, ins, 2, l) : 1;
       if (ins.detail != 0) arrive(cta, warp, ins, l, address, *b, count, warp.clock);
       released = ins.detail != 0;
       ++cta.events;
@@ -149,9 +145,7 @@ Turn wait_mbarrier(Cta& cta, Warp& warp, const Ins& ins, std::uint32_t mask) {
     std::uint64_t address = shared_operand(warp, ins, 1, l);
     Mbarrier* b = find_mbarrier(cta, warp, ins, l, address);
     bool by_parity = ins.detail == 0;
-    std::uint64_t want =
-        by_parity ? value32(warp, ins.more[2], l) & 1
-                  : reinterpret_cast<const std::uint64_t*>(warp.registers + ins.more[2])[l];
+    std::uint64_t want = by_parity ? operand32(warp, ins, 2, l) & 1 : operand64(warp, ins, 2, l);
     bool is_over = b == nullptr || (by_parity ? (b->phase & 1) != want : b->phase > want);
     if (!is_over) {
       warp.poll = {address, want};

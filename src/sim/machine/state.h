@@ -254,4 +254,17 @@ inline bool is_valid_lane(std::uint32_t mask, int lane) {
   return (mask >> lane & 1) != 0;
 }
 
+// Operand number `k` of a lane.
+inline std::uint32_t operand32(const Warp& warp, const Ins& ins, std::size_t k, int lane) {
+  return reinterpret_cast<const std::uint32_t*>(warp.registers + ins.more[k])[lane];
+}
+inline std::uint64_t operand64(const Warp& warp, const Ins& ins, std::size_t k, int lane) {
+  return reinterpret_cast<const std::uint64_t*>(warp.registers + ins.more[k])[lane];
+}
+// From here on the warp is ordered after what the agent did up to `clock`.
+inline void learn(Warp& warp, std::uint32_t agent, std::uint32_t clock) {
+  std::uint32_t& known = warp.clock.known.own(agent);
+  known = std::max(known, clock);
+}
+
 }  // namespace attnloom::sim

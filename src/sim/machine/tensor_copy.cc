@@ -7,6 +7,7 @@
 
 #include "sim/machine/bulk.h"
 #include "sim/machine/exec.h"
+#include "sim/machine/state.h"
 
 namespace attnloom::sim {
 namespace {
@@ -86,7 +87,7 @@ Tile tile_of(const TensorMapShape& shape, const Warp& w, const Ins& ins, std::si
              int lane) {
   Tile tile{shape};
   for (std::size_t k = 0; k < ins.count; ++k)
-    tile.at[k] = reinterpret_cast<const std::int32_t*>(w.registers + ins.more[first + k])[lane];
+    tile.at[k] = static_cast<std::int32_t>(operand32(w, ins, first + k, lane));
   return tile;
 }
 

@@ -25,9 +25,7 @@ struct Issue {
   const std::uint32_t* a_rows() const { return ins.more + 2 * sums(); }
   bool a_in_registers() const { return (ins.flags & kWgmmaRegisterA) != 0; }
   std::size_t behind_a() const { return 2 * sums() + (a_in_registers() ? 4 : 1); }
-  std::uint64_t descriptor(std::size_t k) const {
-    return reinterpret_cast<const std::uint64_t*>(warp.registers + ins.more[k])[0];
-  }
+  std::uint64_t descriptor(std::size_t k) const { return operand64(warp, ins, k, 0); }
 };
 
 std::uint32_t* row(Warp& w, std::uint32_t offset) {
@@ -174,10 +172,7 @@ void retire(Cta& cta, Warp& warp, Warpgroup& g, std::uint64_t end) {
       put_back(warp, *p.sum);
       mark(warp, p.sum->rows, p.sum->n / 2, 0, kRowAccumulates | kRowTouched);
     }
-    if (cta.checks) {
-      std::uint32_t& known = warp.clock.known.own(cta.async->product_agent(warp.id / 4));
-      known = std::max(known, p.clock);
-    }
+    if (cta.checks) learn(warp, cta.async->product_agent(warp.id / 4), p.clock);
   }
   m.retired = end;
   // Registers of A that a later product reads as well.
