@@ -5,6 +5,7 @@
 #include <array>
 #include <cctype>
 
+#include "base/join_ranges.h"
 #include "tools/cli/text_format.h"
 
 namespace attnloom::cli {
@@ -23,21 +24,6 @@ KeyRange row_keys(const CaseFile& file, int request, std::int64_t window, std::i
   if (file.spec.variant.mask.causal) keys.end = std::clamp<std::int64_t>(at + 1, 0, kv_len);
   if (window >= 0) keys.begin = std::clamp<std::int64_t>(at - window, 0, keys.end);
   return keys;
-}
-
-// Ranges of keys, in any order and overlapping, as those that do not.
-std::vector<KeyRange> joined_ranges(std::vector<KeyRange> ranges) {
-  std::sort(ranges.begin(), ranges.end(),
-            [](const KeyRange& a, const KeyRange& b) { return a.begin < b.begin; });
-  std::vector<KeyRange> joined;
-  for (const KeyRange& range : ranges) {
-    if (range.begin >= range.end) continue;
-    if (!joined.empty() && range.begin <= joined.back().end)
-      joined.back().end = std::max(joined.back().end, range.end);
-    else
-      joined.push_back(range);
-  }
-  return joined;
 }
 
 double total(const std::vector<KeyRange>& ranges) {
@@ -61,7 +47,7 @@ struct Seen {
     else
       keys.push_back(range);
     if (keys.size() < most_ranges) return;
-    keys = joined_ranges(std::move(keys));
+    join_ranges(keys);
     most_ranges = std::max(most_ranges, 2 * keys.size());
   }
 };
@@ -75,7 +61,7 @@ class Counting {
     std::vector<KeyRange> slots;  // of the cache, by all requests
     for (int r = 0; r < file_.batch(); ++r) {
       Seen seen = see(r);
-      seen.keys = joined_ranges(std::move(seen.keys));
+      join_ranges(seen.keys);
       roofline.requests.push_back(traffic(r, seen));
       if (shares_pages()) add_slots(r, seen.keys, slots);
     }
@@ -94,8 +80,10 @@ class Counting {
       roofline.all.o_bytes += one.o_bytes;
       roofline.all.partial_bytes += one.partial_bytes;
     }
-    if (shares_pages())
-      roofline.all.kv_bytes = total(joined_ranges(std::move(slots))) * key_bytes();
+    if (shares_pages()) {
+      join_ranges(slots);
+      roofline.all.kv_bytes = total(slots) * key_bytes();
+    }
     return roofline;
   }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/join_ranges.h"
 #include "plan/block_sparse/row_builder.h"
 #include "plan/workload_layout.h"
 
@@ -44,20 +45,6 @@ void add_bits(const BlockSparse& sparse, std::int32_t block_bits, std::int64_t t
 }
 
 }  // namespace
-
-void normalise(TokenKeys& keys) {
-  std::sort(keys.begin(), keys.end(),
-            [](const KeyRange& a, const KeyRange& b) { return a.begin < b.begin; });
-  std::size_t kept = 0;
-  for (const KeyRange range : keys) {
-    if (range.begin >= range.end) continue;
-    if (kept > 0 && range.begin <= keys[kept - 1].end)
-      keys[kept - 1].end = std::max(keys[kept - 1].end, range.end);
-    else
-      keys[kept++] = range;
-  }
-  keys.resize(kept);
-}
 
 Status check_block(BlockSize block, const std::string& path) {
   for (const int size : {block.rows, block.columns}) {
@@ -115,7 +102,7 @@ std::vector<TokenKeys> keys_of_request(const BlockSparse& sparse, int request) {
       }
     }
   }
-  for (TokenKeys& keys : tokens) normalise(keys);
+  for (TokenKeys& keys : tokens) join_ranges(keys);
   return tokens;
 }
 

@@ -39,20 +39,19 @@ struct BlockSparse {
   std::int64_t bytes_of_block() const { return (std::int64_t{block.rows} * block.columns + 7) / 8; }
 };
 
-// Sorted, apart and not empty: what normalise() makes of any list.
+// Sorted, apart and not empty: what join_ranges() makes of any list.
 struct KeyRange {
   std::int32_t begin = 0;
   std::int32_t end = 0;
 };
 using TokenKeys = std::vector<KeyRange>;
-void normalise(TokenKeys& keys);
 
 // Appends a request of kv_len keys: tokens[i] are the keys that its query token i sees, in any
 // order, within [0, kv_len). The first request fixes nothing: `out->block` must be set and checked.
 // Errors: WORKLOAD_INVALID for totals past int32, naming the request.
 Status append_request(std::span<const TokenKeys> tokens, std::int64_t kv_len, BlockSparse* out);
 
-// The keys that each query token of a request sees, normalised.
+// The keys that each query token of a request sees, joined.
 std::vector<TokenKeys> keys_of_request(const BlockSparse& sparse, int request);
 
 // WORKLOAD_INVALID at `path` for a block that layout `bsr` does not take.

@@ -44,6 +44,15 @@ Status check_indptrs(const std::string& group, IndexArray qo_indptr, IndexArray 
   return renamed(check_indptr("kv_indptr", kv_indptr), group);
 }
 
+Status check_flags(const std::string& group, const std::string& array,
+                   std::span<const std::uint8_t> bytes, const std::string& remedy) {
+  const auto odd =
+      std::find_if(bytes.begin(), bytes.end(), [](std::uint8_t byte) { return byte > 1; });
+  if (odd == bytes.end()) return ok_status();
+  return invalid(entry(group, array, odd - bytes.begin()), "wanted 0 or 1, given " + text(*odd),
+                 remedy);
+}
+
 Status check_pages(const std::string& group, const PageTable& pages) {
   ATTNLOOM_CHECK(check_indptrs(group, pages.qo_indptr, pages.kv_indptr));
   if (pages.page_size < 1 || pages.page_size > 65536)

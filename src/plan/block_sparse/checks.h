@@ -27,6 +27,10 @@ Status check_indptrs(const std::string& group, IndexArray qo_indptr, IndexArray 
 Status check_indptr_of(const std::string& group, const std::string& array, IndexArray indptr,
                        std::int64_t length);
 
+// Each of the bytes is 0 or 1. `remedy`: what a byte stands for.
+Status check_flags(const std::string& group, const std::string& array,
+                   std::span<const std::uint8_t> bytes, const std::string& remedy);
+
 // A page table as plan() would take it, and no page twice in a request.
 Status check_pages(const std::string& group, const PageTable& pages);
 std::int64_t keys_of_pages(const PageTable& pages, int request);

@@ -174,11 +174,7 @@ Result<BlockSparse> from_head_blocks(const HeadBlocks& heads, BlockSize block) {
                    "wanted " + text(wanted) + " bytes, rows x columns of each head, given " +
                        text(std::ssize(heads.map)),
                    "a byte for each block");
-  const auto odd =
-      std::find_if(heads.map.begin(), heads.map.end(), [](std::uint8_t byte) { return byte > 1; });
-  if (odd != heads.map.end())
-    return invalid(entry("heads", "map", odd - heads.map.begin()),
-                   "wanted 0 or 1, given " + text(*odd), "a byte for each block");
+  ATTNLOOM_CHECK(check_flags("heads", "map", heads.map, "a byte for each block"));
   if (block.rows == 0) block.rows = rows.divisor();
   if (block.columns == 0) block.columns = columns.divisor();
   ATTNLOOM_CHECK(check_block(block, "block"));

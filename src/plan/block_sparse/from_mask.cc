@@ -18,11 +18,7 @@ Status check_mask(const DenseMask& mask) {
                    "wanted " + text(wanted) + " bytes, qo_len x kv_len of each request, given " +
                        text(std::ssize(mask.bytes)),
                    "make the mask for the lengths of this batch");
-  const auto odd = std::find_if(mask.bytes.begin(), mask.bytes.end(),
-                                [](std::uint8_t byte) { return byte > 1; });
-  if (odd == mask.bytes.end()) return ok_status();
-  return invalid(entry("mask", "mask", odd - mask.bytes.begin()),
-                 "wanted 0 or 1, given " + text(*odd), "a byte for each query token and key");
+  return check_flags("mask", "mask", mask.bytes, "a byte for each query token and key");
 }
 
 std::int32_t length(IndexArray indptr, int request) {

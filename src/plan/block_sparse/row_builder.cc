@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/join_ranges.h"
+
 namespace attnloom {
 
 RowBuilder::RowBuilder(BlockSparse* out, std::int32_t kv_len)
@@ -11,7 +13,7 @@ RowBuilder::RowBuilder(BlockSparse* out, std::int32_t kv_len)
       kv_len_(kv_len),
       columns_((kv_len_ + out->block.columns - 1) / out->block.columns) {}
 
-// After normalise() a column that a token sees whole lies in one of its ranges.
+// After join_ranges() a column that a token sees whole lies in one of its ranges.
 void RowBuilder::take(const TokenKeys& keys) {
   const std::int64_t size = out_.block.columns;
   for (const KeyRange& range : keys) {
@@ -74,7 +76,7 @@ bool RowBuilder::add(std::span<const TokenKeys> tokens) {
   in_part_.clear();
   sorted_.assign(tokens.begin(), tokens.end());
   for (TokenKeys& keys : sorted_) {
-    normalise(keys);
+    join_ranges(keys);
     take(keys);
   }
   sweep(static_cast<int>(sorted_.size()));
