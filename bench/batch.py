@@ -56,9 +56,13 @@ class Batch:
             counts = [-(-length // page) for length in shape.kv_lens]
             self.kv_indptr = [0, *itertools.accumulate(counts)]
             self.last_page_len = [(length - 1) % page + 1 for length in shape.kv_lens]
-            order = torch.randperm(self.kv_indptr[-1], generator=generator, device="cuda")
-            self.page_indices = order.to(torch.int32)
-            kv = normal(self.kv_indptr[-1], 2, page, shape.kv_heads, shape.head_dim)
+            self.prefix_pages = shape.prefix // page
+            pages = self.kv_indptr[-1] - self.prefix_pages * (len(counts) - 1)
+            order = torch.randperm(pages, generator=generator, device="cuda").to(torch.int32)
+            shared, own = order[: self.prefix_pages], order[self.prefix_pages :]
+            rows = own.split([count - self.prefix_pages for count in counts])
+            self.page_indices = torch.cat([part for row in rows for part in (shared, row)])
+            kv = normal(pages, 2, page, shape.kv_heads, shape.head_dim)
             kv = kv.to(kv_dtype(torch, shape.kv_dtype))
             first = Pool(q, kv[:, 0], kv[:, 1], kv)
             size = kv.numel() * kv.element_size()

@@ -292,10 +292,13 @@ def index_array(values):
     return array
 
 
-def workload(qo_indptr, kv_indptr, last_page_len=None, scalars=None, window_left=0):
+def workload(
+    qo_indptr, kv_indptr, last_page_len=None, scalars=None, window_left=0, page_indices=None, pool_pages=0
+):
     """A workload of lists of int; it keeps its arrays alive."""
-    result = AlmWorkload(struct_bytes=ctypes.sizeof(AlmWorkload), window_left=window_left)
+    result = AlmWorkload(struct_bytes=ctypes.sizeof(AlmWorkload), window_left=window_left, pool_pages=pool_pages)
     arrays = {"qo_indptr": qo_indptr, "kv_indptr": kv_indptr, "last_page_len": last_page_len}
+    arrays["page_indices"] = page_indices
     # Assigning a struct copies its bytes, so the arrays that it points to have to be held here.
     result.owners = {name: index_array(values) for name, values in arrays.items() if values is not None}
     for name, array in result.owners.items():
@@ -355,8 +358,10 @@ class Contender:
         self.workspace = torch.empty(self.plan_handle.workspace_bytes, dtype=torch.uint8, device="cuda")
         self.staging = torch.empty(self.plan_handle.staging_bytes, dtype=torch.uint8, pin_memory=True)
         self.plan_handle.bind(self.workspace.data_ptr(), self.staging.data_ptr())
+        # The host mirror, by which shared prefixes are found, where there are any.
+        mirror = {"page_indices": batch.page_indices.tolist(), "pool_pages": len(batch.pools[0].kv)} if shape.prefix else {}
         self.workload = workload(
-            batch.qo_indptr, batch.kv_indptr, batch.last_page_len, variant.scalars
+            batch.qo_indptr, batch.kv_indptr, batch.last_page_len, variant.scalars, **mirror
         )
         self.out = torch.empty_like(batch.pools[0].q)
         self.arrays = variant.arrays(torch, shape)

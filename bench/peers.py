@@ -5,6 +5,7 @@ Each is a Peer made of (torch, batch, row). One that cannot run here raises Abse
 rows are measured: FlashInfer's modules are built by `build`, carried as packed files, and used through `use`.
 """
 
+import itertools
 import lzma
 import os
 import pathlib
@@ -170,6 +171,58 @@ class FlashInferDecodeCuda(FlashInferDecode):
     tensor_cores = False
 
 
+class BatchAttention(FlashInfer):
+    """Its persistent kernel, the only one of its paths that balances."""
+
+    name = table.BATCH_ATTENTION
+
+    def make_wrapper(self, module):
+        if self.row.variant != "plain":
+            raise Absent(f"its BatchAttention has no {self.row.variant}")
+        return module.BatchAttention("NHD")
+
+    def plan_arguments(self, torch):
+        shape = self.batch.shape
+        lens = torch.tensor(shape.kv_lens, dtype=torch.int32)
+        tables = (self.qo_indptr, self.kv_indptr, self.batch.page_indices, lens)
+        return (*tables, *self.heads, shape.head_dim, shape.page_size), {"causal": True} | self.types
+
+    def launch(self, pool):
+        data = self.batch.pools[pool]
+        self.wrapper.run(data.q, data.kv, out=self.out)
+
+
+class Cascade(FlashInfer):
+    """Two levels: the prefix of all, and what each request has behind it."""
+
+    name = table.CASCADE
+
+    def make_wrapper(self, module):
+        if not self.batch.prefix_pages:
+            raise Absent("no prefix is shared")
+        return module.MultiLevelCascadeAttentionWrapper(2, self.workspace, "NHD")
+
+    def plan_arguments(self, torch):
+        def ints(values):
+            return torch.tensor(values, dtype=torch.int32)
+
+        batch, pages = self.batch, self.batch.prefix_pages
+        count = len(batch.shape.kv_lens)
+        own = [begin - i * pages for i, begin in enumerate(batch.kv_indptr)]
+        rows = [batch.page_indices[begin + pages : end] for begin, end in itertools.pairwise(batch.kv_indptr)]
+        levels = (
+            [ints([0, count]), self.qo_indptr],
+            [ints([0, pages]), ints(own)],
+            [batch.page_indices[:pages], torch.cat(rows)],
+            [ints([batch.shape.page_size]), ints(batch.last_page_len)],
+        )
+        return (*levels, *self.heads, batch.shape.page_size), self.types
+
+    def launch(self, pool):
+        data = self.batch.pools[pool]
+        self.out = self.wrapper.run(data.q, data.kv)
+
+
 class Dense(Peer):
     """Peers that take [batch][head][token][dim]: all requests of a prefill are equally long."""
 
@@ -242,7 +295,17 @@ class Flex(Dense):
 
 PEERS = {
     peer.name: peer
-    for peer in (FlashInferFa2, FlashInferFa3, FlashInferDecode, FlashInferDecodeCuda, CuDnn, TorchFa2, Flex)
+    for peer in (
+        FlashInferFa2,
+        FlashInferFa3,
+        FlashInferDecode,
+        FlashInferDecodeCuda,
+        BatchAttention,
+        Cascade,
+        CuDnn,
+        TorchFa2,
+        Flex,
+    )
 }
 
 

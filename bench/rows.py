@@ -32,6 +32,7 @@ class Shape:
     page_size: int = 16
     kv_dtype: str = "bf16"
     queries: int | None = None
+    prefix: int = 0  # tokens, whole pages: the first of every request, which all share
 
     @property
     def qo_lens(self) -> tuple[int, ...]:
@@ -64,6 +65,8 @@ FA2 = "FlashInfer fa2"
 FA3 = "FlashInfer fa3"
 DECODE_TC = "FlashInfer decode, tensor cores"
 DECODE_CUDA = "FlashInfer decode, CUDA cores"
+BATCH_ATTENTION = "FlashInfer BatchAttention"
+CASCADE = "FlashInfer cascade"
 
 
 def skewed(batch, mean):
@@ -114,6 +117,22 @@ def decode_rows():
     yield Row("decode_64x1024", decode([1024] * 64), (DECODE_TC,))
 
 
+def planner_rows():
+    """Batches that a planner makes or breaks: one long request among short ones, a little more than a wave, prefixes
+    that are shared. A bar is of the issue; where a peer has two paths that far apart, each has its row."""
+    uneven = {
+        "decode_zipf_128x4096": (decode(skewed(128, 4096)), 1.0, 2.8),
+        "decode_34x8192": (decode([8192] * 34), 1.2, 1.2),
+        "decode_1x131072_63x2048": (decode([131072] + [2048] * 63), 1.0, None),
+    }
+    for name, (shape, balanced, wrapper) in uneven.items():
+        yield Row(f"{name}_batch_attention", shape, (BATCH_ATTENTION,), bar=balanced, issue="D")
+        yield Row(f"{name}_wrapper", shape, (DECODE_TC,), bar=wrapper, issue="D")
+    for prefix, batch, own in ((8192, 128, 256), (32768, 64, 512), (2048, 256, 256)):
+        shape = decode([prefix + own] * batch, prefix=prefix)
+        yield Row(f"cascade_{prefix}_{batch}x{own}", shape, (CASCADE, DECODE_TC, BATCH_ATTENTION), bar=2.0, issue="D")
+
+
 def cache_rows():
     """An 8-bit cache moves half the bytes; the bar is how fast it moves them beside the 16-bit one."""
     for dtype, bar in (("e4m3", 0.85), ("e5m2", None)):
@@ -159,7 +178,7 @@ def variant_rows():
     )
 
 
-KINDS = (prefill_rows, decode_rows, cache_rows, ceiling_rows, variant_rows, peer_variant_rows)
+KINDS = (prefill_rows, decode_rows, planner_rows, cache_rows, ceiling_rows, variant_rows, peer_variant_rows)
 ROWS = {row.id: row for kind in KINDS for row in kind()}
 
 
@@ -233,7 +252,8 @@ def seen_keys(position, causal, kv_len, window_left):
 
 def work(shape, variant_name):
     """What one launch has to do: FLOP of the pairs that the mask leaves (causal and window; a free mask counts as
-    all) for a prefill, bytes of the keys and values that are seen, read once, for a decode."""
+    all) for a prefill, bytes of the keys and values that are seen, read once, for a decode; those of a shared prefix
+    once for all."""
     total = 0
     window_left = VARIANTS[variant_name].window_left
     lens = list(zip(shape.kv_lens, shape.qo_lens, strict=True))
@@ -241,6 +261,7 @@ def work(shape, variant_name):
         first = length - queries
         pairs = sum(seen_keys(first + i, shape.causal, length, window_left) for i in range(queries))
         total += pairs * lens.count((length, queries))
+    total -= shape.prefix * (len(lens) - 1)
     if shape.task == "prefill":
         return 4 * total * shape.head_dim * shape.q_heads
     return total * shape.kv_heads * 2 * shape.head_dim * (2 if shape.kv_dtype == "bf16" else 1)
