@@ -73,7 +73,13 @@ struct KvSource {
   static constexpr bool kIndexed = Config::kPaged || Config::kBsr;
   static constexpr int kIndexedTokens = Config::kBsr ? Config::kBlockColumns : Config::kPageSize;
 
-  const Element* k;  // first row of this request and KV head; of a paged one, of page 0
+  // Row functors need the registers: with them the bases are found again for every tile, but beside
+  // page indices (4 bytes spilled either way round).
+  static constexpr bool kHoldsBases = !kHasRowFunctors<Config> || kIndexed;
+
+  const RequestRow& request;
+  const Work& work;
+  const Element* k;
   const Element* v;
   const int* pages;  // or blocks
   int kv_end;        // of the walk
@@ -83,21 +89,30 @@ struct KvSource {
 
   LOOM_DEVICE KvSource(const AttentionArgs& args, const RequestRow& request, const Work& work,
                        int kv_end, int* positions)
-      : k(static_cast<const Element*>(args.k) + work.kv_head() * args.k_head_stride),
-        v(static_cast<const Element*>(args.v) + work.kv_head() * args.v_head_stride),
+      : request(request),
+        work(work),
+        k(keys(args)),
+        v(values(args)),
         kv_end(kv_end),
         kv_len(request.kv_len),
         positions(positions) {
     if constexpr (kIndexed)
       pages = args.page_indices + (Config::kBsr ? request.list_begin : request.kv_begin);
-    if constexpr (Config::kPadded) {
-      k += request.batch * args.k_page_stride;
-      v += request.batch * args.v_page_stride;
-    }
-    if constexpr (!Config::kPaged) {
-      k += request.kv_begin * args.k_token_stride;
-      v += request.kv_begin * args.v_token_stride;
-    }
+  }
+
+  // First row of this request and KV head; of a paged one, of page 0.
+  LOOM_DEVICE const Element* keys(const AttentionArgs& args) const {
+    return first_row(args.k, args.k_page_stride, args.k_token_stride, args.k_head_stride);
+  }
+  LOOM_DEVICE const Element* values(const AttentionArgs& args) const {
+    return first_row(args.v, args.v_page_stride, args.v_token_stride, args.v_head_stride);
+  }
+  LOOM_DEVICE const Element* first_row(const void* cache, i64 page_stride, i64 token_stride,
+                                       i64 head_stride) const {
+    const Element* row = static_cast<const Element*>(cache) + work.kv_head() * head_stride;
+    if constexpr (Config::kPadded) row += request.batch * page_stride;
+    if constexpr (!Config::kPaged) row += request.kv_begin * token_stride;
+    return row;
   }
 
   LOOM_DEVICE static int row_of(int i, int thread) {
@@ -133,6 +148,8 @@ struct KvSource {
                         int kv_begin, int stage) const {
     const int thread =
         thread_index_now();  // keeps sixteen addresses out of the registers of the KV loop
+    const Element* k_base = kHoldsBases ? k : keys(args);
+    const Element* v_base = kHoldsBases ? v : values(args);
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       if (tile_rows % kRowsPerPass != 0 && row_of(i, thread) >= tile_rows) break;
@@ -155,8 +172,8 @@ struct KvSource {
         k_offset = row * args.k_token_stride;
         v_offset = row * args.v_token_stride;
       }
-      copy_row<kLanes>(k_tile, row_of(i, thread), thread % kLanes, k + k_offset, exists);
-      copy_row<kLanes>(v_tile, row_of(i, thread), thread % kLanes, v + v_offset, exists);
+      copy_row<kLanes>(k_tile, row_of(i, thread), thread % kLanes, k_base + k_offset, exists);
+      copy_row<kLanes>(v_tile, row_of(i, thread), thread % kLanes, v_base + v_offset, exists);
     }
   }
 };

@@ -11,10 +11,6 @@
 
 namespace loom {
 
-template <class Config>
-constexpr bool kHasRowFunctors =
-    Config::kHasQueryTransform || Config::kHasKeyTransform || Config::kHasValueTransform;
-
 template <class Tile>
 using RowOf = Row<Tile::kChunks * 8>;
 
@@ -42,11 +38,13 @@ struct WarpRows {
 
   LOOM_DEVICE WarpRows(unsigned char* shared, const Tile& tile) {
     const Tile offsets{tile.base - shared_address(shared)};
-    const int chunk = lane_index() >> 2;
-    const int within = 4 * (lane_index() & 3);
+    const int thread =
+        thread_index_now();  // the epilogue's lane would be kept for it: 4 bytes spilled
+    const int chunk = (thread & 31) >> 2;
+    const int within = 4 * (thread & 3);
 #pragma unroll
     for (int p = 0; p < kSwizzles; ++p) {
-      const int row = warp_index() + kWarps * p;
+      const int row = thread / 32 + kWarps * p;
       slab[p] = reinterpret_cast<u32*>(shared + offsets.slab_address(row, chunk) + within);
       tail[p] = reinterpret_cast<u32*>(shared + offsets.tail_address(row, chunk) + within);
     }

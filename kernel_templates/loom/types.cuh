@@ -44,6 +44,11 @@ LOOM_DEVICE TileMask tile_mask_of_all(Masks... masks) {
   return ((masks == TileMask::kFull) && ...) ? TileMask::kFull : TileMask::kPartial;
 }
 
+// Whether a variant rewrites rows in shared memory before any product reads them.
+template <class Config>
+constexpr bool kHasRowFunctors =
+    Config::kHasQueryTransform || Config::kHasKeyTransform || Config::kHasValueTransform;
+
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kLn2 = 0.6931471805599453f;
 

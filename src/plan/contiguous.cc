@@ -16,10 +16,6 @@ int lanes_of(int ctas, int kv_heads) {
 
 }  // namespace
 
-bool cuts_all_heads_alike(int ctas, int kv_heads) {
-  return lanes_of(ctas, kv_heads) == kv_heads;
-}
-
 ContiguousCut::ContiguousCut(const std::vector<QueryTile>& tiles,
                              const std::vector<TileClass>& classes, int ctas, int kv_heads,
                              const std::vector<ClassCost>& costs, bool relaxed)
@@ -109,7 +105,7 @@ void ContiguousCut::emit(Schedule& schedule, std::span<loom::WorkItem> items) co
   schedule.merges.clear();
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
     const int tile = static_cast<int>(i) / line_heads_;
-    if (chunks_[i] < 2 || tiles_[tile].shares) continue;
+    if (chunks_[i] < 2) continue;
     first_merge[i] = static_cast<int>(schedule.merges.size());
     const int rows = classes_[tiles_[tile].tile_class].q;
     for (int lane = 0; lane < lanes_; ++lane)

@@ -16,9 +16,8 @@
 
 namespace attnloom {
 
-// Whether the cut of a tile is the same on every KV head.
-bool cuts_all_heads_alike(int ctas, int kv_heads);
-
+// REQUIRES: no tile shares its states with others, whose chunks would have to be the same on every
+// head.
 class ContiguousCut {
  public:
   ContiguousCut(const std::vector<QueryTile>& tiles, const std::vector<TileClass>& classes,

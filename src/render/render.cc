@@ -65,8 +65,13 @@ std::vector<std::string> compile_options(const Target& target) {
       "-std=c++17",
       // Subnormals and the last bit of a quotient are worth no branch in a functor; the math
       // functions stay exact, unlike under --use_fast_math (sinf of a position needs them).
-      "--ftz=true", "--prec-div=false", "--prec-sqrt=false",
+      "--ftz=true",
+      "--prec-div=false",
+      "--prec-sqrt=false",
       "--ptxas-options=-v",  // spills are in the log and nowhere else
+      // From 6 on ptxas keeps fewer registers for latency: without it (5) kernels of 255 registers
+      // spill 4 to 36 bytes and step down to shorter KV tiles (docs/decisions/018).
+      "--ptxas-options=--register-usage-level=10",
   };
 }
 

@@ -58,7 +58,8 @@ TEST_CASE("what a compile depends on beside the text") {
   CHECK(source.options ==
         std::vector<std::string>{"--gpu-architecture=sm_90a", "--no-cache", "--no-source-include",
                                  "--modify-stack-limit=false", "-std=c++17", "--ftz=true",
-                                 "--prec-div=false", "--prec-sqrt=false", "--ptxas-options=-v"});
+                                 "--prec-div=false", "--prec-sqrt=false", "--ptxas-options=-v",
+                                 "--ptxas-options=--register-usage-level=10"});
   CHECK(source.target == "sm_90a");
   CHECK(source.entries == std::vector<std::string>{"attention"});
   for (const std::size_t i : {3u, 4u, 5u, 6u}) {
