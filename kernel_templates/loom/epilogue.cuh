@@ -151,26 +151,34 @@ LOOM_DEVICE void store_shared_states(const OutputRows<Config, Variant>& output,
   }
 }
 
-// Folds the states of one row in their order. x receives the merged values of eight dims.
+// Folds the states of one row in their order. x receives the merged values of eight dims. The
+// maximum is a running one, so that a state's values need not wait for the LSEs of all.
 template <class Config>
 LOOM_DEVICE float merge_row(float (&x)[8], const PartialRows<Config>& partial,
-                            const StateList<Config>& states, int row, int dim) {
+                            StateRuns<Config> runs, int row, int dim) {
   float largest = negative_infinity();
-  if constexpr (Config::kSoftmax) {
-    for (int i = 0; i < states.count; ++i)
-      largest = fmaxf(largest, partial.lse[states.row(i) + row]);
-  }
+  float total = 0.0f;
 #pragma unroll
   for (int e = 0; e < 8; ++e) x[e] = 0.0f;
-  float total = 0.0f;
-  for (int i = 0; i < states.count; ++i) {
-    const int from = states.row(i) + row;
-    const float weight = Config::kSoftmax ? state_weight(partial.lse[from], largest) : 1.0f;
-    float part[8];
-    load_eight(part, partial.o + static_cast<i64>(from) * Config::kHeadDimVo + dim);
+  for (; runs.left > 0; runs.advance()) {
+#pragma unroll 4
+    for (int c = 0; c < runs.chunks; ++c) {
+      const int from = runs.first + c * runs.stride + row;
+      float part[8];
+      load_eight(part, partial.o + static_cast<i64>(from) * Config::kHeadDimVo + dim);
+      float kept = 1.0f;
+      float weight = 1.0f;
+      if constexpr (Config::kSoftmax) {
+        const float lse = partial.lse[from];
+        const float before = largest;
+        largest = fmaxf(largest, lse);
+        kept = state_weight(before, largest);
+        weight = state_weight(lse, largest);
+        total = fmaf(kept, total, weight);
+      }
 #pragma unroll
-    for (int e = 0; e < 8; ++e) x[e] = fmaf(weight, part[e], x[e]);
-    total += weight;
+      for (int e = 0; e < 8; ++e) x[e] = fmaf(weight, part[e], kept * x[e]);
+    }
   }
   if constexpr (!Config::kSoftmax) return 0.0f;
   const float inverse = inverse_sum(total);
@@ -179,27 +187,30 @@ LOOM_DEVICE float merge_row(float (&x)[8], const PartialRows<Config>& partial,
   return state_lse(largest, total);
 }
 
-// Writes an output tile of at most `tile_rows` rows from its partial states.
+// Writes an output tile of at most `tile_rows` rows from its partial states, as one of `threads`
+// that share the work.
 template <class Config, class Variant>
 LOOM_DEVICE void merge_tile(const PlanHeader& plan, const OutputRows<Config, Variant>& output,
-                            const StateList<Config>& states, int tile_rows) {
+                            const StateRuns<Config>& runs, int tile_rows, int thread, int threads) {
   const PartialRows<Config> partial(output.args, plan, 0);
   constexpr int kChunks = Config::kHeadDimVo / 8;
 #pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < tile_rows * kChunks; i += Config::kThreads) {
+  for (int i = thread; i < tile_rows * kChunks; i += threads) {
     const int row = i / kChunks;
     const int dim = i % kChunks * 8;
     if (!output.exists(row)) break;
     float x[8];
-    const float lse = merge_row<Config>(x, partial, states, row, dim);
+    const float lse = merge_row<Config>(x, partial, runs, row, dim);
     output.store(row, dim, x, lse);
     if (dim == 0) output.store_lse(row, lse);
   }
 }
 
 // Announces this item's partial state to its output tile, or that of a shared prefix to those of
-// all its members; the last arriver at a tile writes it. `tile_rows`: of the item's class. One copy
-// of it serves all classes of a kernel: it is not on the hot path and a sixth of a class's code.
+// all its members; the last arriver at a tile writes it: all threads together, or of members a warp
+// each (one member after the other took 4 us each, 32 of them in one CTA). `tile_rows`: of the
+// item's class. One copy of it serves all classes of a kernel: it is not on the hot path and a
+// sixth of a class's code.
 // REQUIRES: every thread of the CTA calls it after its partial stores; nobody uses the shared
 // memory at `scratch`.
 template <class Config, class Variant>
@@ -223,19 +234,20 @@ LOOM_DEVICE void merge_if_last(const PlanHeader& plan, const OutputRows<Config, 
     fence_gpu();
   }
   __syncthreads();
+  const int thread = shared ? lane_index() : static_cast<int>(threadIdx.x);
+  const int threads = shared ? 32 : Config::kThreads;
 #pragma unroll 1
-  for (int i = 0; i < tiles; ++i) {
+  for (int i = shared ? warp_index() : 0; i < tiles; i += Config::kThreads / 32) {
     const MergeTile tile = plan_table<MergeTile>(args, plan.merges_offset)[merge_of(i)];
     if (scratch[i] != tile.count - 1) continue;
     const RequestRow& request =
         shared ? plan_table<RequestRow>(args, plan.requests_offset)[members[i].request]
                : output.request;
-    const StateList<Config> states = list_states<Config>(
-        args, tile, work.kv_head(), plan.lanes * tile_rows, scratch + kMostMembers);
     // A member's rows are one tile, from its first on, as those of the shared item are.
     merge_tile<Config>(plan, OutputRows<Config, Variant>{args, output.variant, request, work},
-                       states, tile_rows);
-    if (threadIdx.x == 0) counters[merge_of(i)] = 0;
+                       StateRuns<Config>(args, tile, work.kv_head(), plan.lanes * tile_rows),
+                       tile_rows, thread, threads);
+    if (thread == 0) counters[merge_of(i)] = 0;
   }
 }
 

@@ -39,44 +39,47 @@ LOOM_DEVICE i64 query_row(const AttentionArgs& args, const RequestRow& request, 
   return static_cast<i64>(request.qo_begin) + token;
 }
 
-// The partial states of an output tile, in merge order.
+// A walk over the partial states of an output tile, in merge order: one run of them, or where
+// prefixes are shared a list of runs.
 template <class Config>
-struct StateList {
-  int first;   // partial row of the first
-  int stride;  // partial rows between two
-  int count;
-  const int* rows;  // of each, in shared memory; used where prefixes are shared
+struct StateRuns {
+  const AttentionArgs& args;
+  int kv_head;
+  const StateRun* next;  // of a list
+  int first;             // partial row of the run's first state
+  int stride;            // partial rows between two
+  int chunks;            // states of the run
+  int left;              // states from this run on
 
-  LOOM_DEVICE int row(int i) const { return Config::kShares ? rows[i] : first + i * stride; }
-};
-
-// `stride`: between the states of a tile that nobody shares. `rows`: shared memory for `count` of
-// the tile. REQUIRES: called by all threads of the CTA.
-template <class Config>
-LOOM_DEVICE StateList<Config> list_states(const AttentionArgs& args, const MergeTile& tile,
-                                          int kv_head, int stride, int* rows) {
-  if constexpr (Config::kShares) {
-    __syncthreads();  // of the list before
-    const bool listed = tile.partial_row < 0;
-    const StateRun* run =
-        plan_table<StateRun>(args, plan_of(args).state_runs_offset) + ~tile.partial_row;
-    const int heads = plan_of(args).kv_heads;
-    int first = tile.partial_row;
-    int chunks = tile.count;
-#pragma unroll 1
-    for (int at = 0; at < tile.count; at += chunks, ++run) {
-      if (listed) {
-        first = run->row + kv_head * run->rows;
-        stride = heads * run->rows;
-        chunks = run->chunks;
-      }
-#pragma unroll 1
-      for (int c = static_cast<int>(threadIdx.x); c < chunks; c += Config::kThreads)
-        rows[at + c] = first + c * stride;
+  // `lone_stride`: between the states of a tile that nobody shares.
+  LOOM_DEVICE StateRuns(const AttentionArgs& args, const MergeTile& tile, int kv_head,
+                        int lone_stride)
+      : args(args),
+        kv_head(kv_head),
+        first(tile.partial_row),
+        stride(lone_stride),
+        chunks(tile.count),
+        left(tile.count) {
+    if constexpr (Config::kShares) {
+      next = plan_table<StateRun>(args, plan_of(args).state_runs_offset) + ~tile.partial_row;
+      if (tile.partial_row < 0) take();
     }
-    __syncthreads();
   }
-  return {tile.partial_row, stride, tile.count, rows};
-}
+
+  LOOM_DEVICE void advance() {
+    left -= chunks;
+    if constexpr (Config::kShares) {
+      if (left > 0) take();
+    }
+  }
+
+ private:
+  LOOM_DEVICE void take() {
+    const StateRun run = *next++;
+    first = run.row + kv_head * run.rows;
+    stride = plan_of(args).kv_heads * run.rows;
+    chunks = run.chunks;
+  }
+};
 
 }  // namespace loom

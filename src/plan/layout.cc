@@ -129,15 +129,13 @@ Result<PlanLayout> table_sizes(const Spec& spec, const std::vector<KernelChoice>
   const std::int64_t query_tiles = (packed_rows + entries * (tile_rows - 1)) / tile_rows;
   ATTNLOOM_CHECK(check_bound("query tiles", query_tiles));
   // A prefix tile is one more tile, and each request that shares has a merge and unsplit states.
-  // Prefix tiles are cut by L / 2 or longer chunks: with S of the tokens in them they add below 2 *
-  // C * S / sum(l_i) items, and as many states, to the C * (1 - S / sum(l_i)) and twice as many
-  // states of the others.
+  // Prefix tiles are cut by a chunk of their own, which adds C more items, and states, at most.
   const ShareRoom share = share_room(spec, kernels, limits);
   std::int64_t max_items =
       (query_tiles + share.entries) * limits.kv_heads + (share.tile_rows > 0 ? 2 : 1) * max_ctas;
   std::int64_t max_merges =
       max_ctas + (share.tile_rows > 0 ? std::int64_t{limits.max_batch} * limits.kv_heads : 0);
-  max_partial_rows += share.partial_rows * limits.kv_heads;
+  max_partial_rows += share.partial_rows * limits.kv_heads + max_ctas * share.tile_rows;
   if (limits.batch_invariant) {
     const InvariantBounds bounds = invariant_bounds(spec, kernels[0], limits.kv_heads,
                                                     limits.max_qo_tokens, query_tiles, entries);

@@ -144,8 +144,7 @@ class Scheduler {
 
   // Prefix tiles go first and evenly over all CTAs, so that their states lie ready when the
   // members' own items end: the last arriver at an output is then one of many, and not one CTA that
-  // merges for all members of a prefix tile (25 to 55 us of it on an H200). Half the chunk of the
-  // others is as far as the room for states allows.
+  // merges for all members of a prefix tile.
   void cut() {
     std::int64_t tokens = 0;  // below 2^62, as the tiles were just bounded by an int32
     std::int64_t prefix_tokens = 0;
@@ -155,8 +154,7 @@ class Scheduler {
     }
     // A batch-invariant chunk is what an entry's own lengths make it.
     const std::int64_t chunk = selection_.batch_invariant ? 0 : divide_up(tokens, ctas_);
-    const std::int64_t prefix_chunk =
-        std::max(divide_up(prefix_tokens, ctas_), divide_up(chunk, 2));
+    const std::int64_t prefix_chunk = divide_up(prefix_tokens, ctas_);
     schedule_.figures.chunk_tokens = chunk;
     for (int t = 0; t < std::ssize(tiles_); ++t) {
       const std::int64_t kv = kernel_.classes[tiles_[t].tile_class].kv;

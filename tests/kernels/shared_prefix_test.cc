@@ -310,6 +310,23 @@ TEST_CASE("keys of a shared prefix are fetched once, not once a member", "[share
   CHECK(shared <= 1.4 * prefix + suffixes);
 }
 
+// Nothing of their own, as with several samples of one prompt: whoever ends the prefix writes the
+// outputs of all of them, a warp each.
+TEST_CASE("requests that are nothing but their prefix", "[shared]") {
+  Tree tree = two_levels();
+  tree.fans = {1, 11};
+  tree.tokens = {416};
+  tree.suffix_tokens = {0};
+  const CaseFile file = parse_or_fail(case_of(tree).dump());
+  CHECK(judge_run(file, run_case(*make_test_engine(), file)) == "");
+  if (on_cuda()) return;
+  const auto engine = make_edited_engine(0, [&](Source& source) {
+    replace_once(source, "loom/epilogue.cuh", "i += Config::kThreads / 32",
+                 "i += Config::kThreads / 16");
+  });
+  CHECK(judge_run(file, run_case(*engine, file)) != "");
+}
+
 TEST_CASE("mutants of what sharing added are noticed", "[shared]") {
   if (on_cuda()) return;
   struct Mutant {
@@ -319,9 +336,9 @@ TEST_CASE("mutants of what sharing added are noticed", "[shared]") {
   };
   constexpr Mutant kMutants[] = {
       {"loom/shared.cuh", "return shared_token(args, request, token).token;", "return token;"},
-      {"loom/shared.cuh", "stride = heads * run->rows;", "stride = run->rows;"},
-      {"loom/shared.cuh", "first = run->row + kv_head * run->rows;", "first = run->row;"},
-      {"loom/shared.cuh", "__syncthreads();\n  }\n  return", "}\n  return"},
+      {"loom/shared.cuh", "plan_of(args).kv_heads * run.rows;", "run.rows;"},
+      {"loom/shared.cuh", "first = run.row + kv_head * run.rows;", "first = run.row;"},
+      {"loom/shared.cuh", "*next++;", "*next;"},
       {"loom/epilogue.cuh", "members[i].merge + work.kv_head()", "members[i].merge"},
       {"loom/epilogue.cuh", "shared ? output.request.member_count : 1", "1"},
       {"loom/epilogue.cuh", "[members[i].request]", "[members[0].request]"},

@@ -157,9 +157,9 @@ TEST_CASE("mutants of the sparse loaders and masks are noticed", "[sparse]") {
       {"full tiles without their custom mask", bits, "attention_mma.cuh",
        "kHasFunctors<Config> || MaskTile<Config, Class>::kUsed", "kHasFunctors<Config>"},
       {"every request in the first slot", padded, "loom/copy.cuh",
-       "k += request.batch * args.k_page_stride;", ";"},
-      {"slots that begin at 0", padded, "loom/copy.cuh",
-       "k += request.kv_begin * args.k_token_stride;", ";"},
+       "row += request.batch * page_stride;", ";"},
+      {"slots that begin at 0", padded, "loom/copy.cuh", "row += request.kv_begin * token_stride;",
+       ";"},
   };
   for (const Mutant& mutant : mutants) {
     INFO(mutant.name);
