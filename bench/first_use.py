@@ -54,7 +54,7 @@ def first_output(torch, name, whose, scratch, library):
         return time.monotonic() - begin
     with ours.Context(ours.Library(library), "cuda", scratch) as context:
         spec = table.spec(shape, row.variant)
-        contender = ours.Contender(torch, context, batch, spec, VARIANTS[row.variant])
+        contender = ours.Contender(torch, context, batch, spec, VARIANTS[row.variant], prepare=False)
         contender.plan()
         contender.launch(0)
         torch.cuda.synchronize()

@@ -240,13 +240,16 @@ class Context:
 
 
 class Kernel:
-    """A spec, opened, with every kernel of its set compiled or found and loaded."""
+    """A spec, opened; with `prepare` every kernel of its set is compiled or found and loaded, else each when a plan
+    needs it."""
 
-    def __init__(self, context, spec):
+    def __init__(self, context, spec, prepare=True):
         self.library = context.library
         self.handle = c_void_p()
         text = json.dumps(spec).encode()
         self.library.call("alm_kernel_open", context.handle, text, len(text), byref(self.handle))
+        if not prepare:
+            return
         try:
             self.library.call("alm_kernel_prepare", self.handle)
         except Failure:
@@ -346,11 +349,11 @@ class Contender:
 
     plans = True
 
-    def __init__(self, torch, context, batch, spec, variant, name="ours"):
+    def __init__(self, torch, context, batch, spec, variant, name="ours", prepare=True):
         self.name = name
         self.torch = torch
         self.batch = batch  # owns the memory that the runs point to, a widened cache among it
-        self.kernel = Kernel(context, spec)
+        self.kernel = Kernel(context, spec, prepare)
         shape = batch.shape
         self.plan_handle = Plan(
             self.kernel, len(shape.kv_lens), batch.qo_indptr[-1], shape.q_heads, shape.kv_heads
