@@ -60,9 +60,8 @@ class Scheduler {
         choice_(choice),
         beta_(cost.beta),
         relaxed_(cost.profile != nullptr),
-        lanes_(std::gcd(ctas, workload.kv_heads)) {
-    for (const TileClass& tile : kernel.classes) costs_.push_back(cost.of_class(spec, tile, ctas));
-  }
+        cost_(cost),
+        lanes_(std::gcd(ctas, workload.kv_heads)) {}
 
   Result<Schedule> run(const PlanLayout& layout, std::vector<std::byte>& block) {
     std::int64_t tiles = 0;  // on one KV head
@@ -83,7 +82,7 @@ class Scheduler {
       return std::tie(a.tile, a.first_chunk) < std::tie(b.tile, b.first_chunk);
     });
     assign();
-    if (relaxed_) schedule_.figures.reachable = reachable();
+    if (cost_.judges) schedule_.figures.reachable = reachable();
     if (take_shorter(layout, block)) return std::move(schedule_);
     scatter(place_items(block, layout, schedule_.stored_items));
     return std::move(schedule_);
@@ -156,6 +155,7 @@ class Scheduler {
     const std::int64_t chunk = selection_.batch_invariant ? 0 : divide_up(tokens, ctas_);
     const std::int64_t prefix_chunk = divide_up(prefix_tokens, ctas_);
     schedule_.figures.chunk_tokens = chunk;
+    price(chunk);
     for (int t = 0; t < std::ssize(tiles_); ++t) {
       const std::int64_t kv = kernel_.classes[tiles_[t].tile_class].kv;
       std::int64_t own = chunk;
@@ -165,6 +165,21 @@ class Scheduler {
                         std::max<std::int64_t>((length + prefix_chunk / 2) / prefix_chunk, 1));
       }
       cut_tile(t, std::max(divide_up(own, kv) * kv, tiles_[t].least_chunk));
+    }
+  }
+
+  // What items of each class cost, by how long they are on average.
+  void price(std::int64_t chunk) {
+    std::vector<std::int64_t> tokens(kernel_.classes.size(), 0);
+    std::vector<std::int64_t> tiles(kernel_.classes.size(), 0);
+    for (const QueryTile& tile : tiles_) {
+      tokens[tile.tile_class] += tile.live_end - tile.live_begin;
+      ++tiles[tile.tile_class];
+    }
+    for (std::size_t c = 0; c < tiles.size(); ++c) {
+      std::int64_t usual = tokens[c] / std::max<std::int64_t>(tiles[c], 1);
+      if (chunk > 0) usual = std::min(usual, chunk);
+      costs_.push_back(cost_.of_class(spec_, kernel_.classes[c], ctas_, usual));
     }
   }
 
@@ -203,7 +218,7 @@ class Scheduler {
     const ClassCost& cost = costs_[tile.tile_class];
     return cost.of(live_tokens(tile, tile.kv_begin + index * chunk,
                                tile.kv_begin + (index + 1) * chunk)) +
-           (tile.kv_len - tile.kv_begin > chunk ? cost.merge : 0);
+           (tile.shares || tile.kv_len - tile.kv_begin > chunk ? cost.merge : 0);
   }
 
   // max of: the tiles dealt out evenly; the longest way to one output, cut as finely as it may be;
@@ -305,6 +320,7 @@ class Scheduler {
   const ScheduleChoice choice_;
   const double beta_;
   const bool relaxed_;
+  const CostModel& cost_;
   std::vector<ClassCost> costs_;     // of the kernel's classes
   std::vector<std::int64_t> least_;  // least_chunk of each entry
   std::vector<QueryTile> tiles_;     // of all entries, in their order

@@ -76,7 +76,7 @@ Result<Json> measure_trace(const BatchOptions& batch, const PlanLimits& limits,
   if (!source.spec.target) source.spec.target = {90, 'a'};
   ATTNLOOM_CHECK(check_spec(source.spec));
   ATTNLOOM_TRY(const std::vector<KernelChoice> kernels, kernel_set(source.spec));
-  const CostModel cost{.profile = &kH200Profile};
+  const CostModel cost{.profile = &kH200Profile, .judges = true};
   std::mt19937_64 random(seed);
   Tally tally;
   std::chrono::nanoseconds spent{0};
