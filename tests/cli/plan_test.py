@@ -221,12 +221,15 @@ SLICE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "moonca
 
 class MooncakeTest(ProgramTest):
     def bytes_of_keys(self, trace, batch, *arguments):
-        """KV bytes of the requests, and of all together, by --roofline; 8 heads, 2 x 128 values of 2 bytes."""
+        """KV tokens of the requests, and of all together, by --roofline; 8 heads, 2 x 128 values of 2 bytes."""
         command = ("plan", "--trace", trace, "--at", "1000", "--batch", str(batch), "--device", "sim", "--roofline")
         outcome = self.run_program(*command, *arguments, "--json")
         self.assertEqual(outcome.status, 0, outcome.text + outcome.errors)
         key = 8 * 2 * 128 * 2
         requests = [request["bytes"]["kv"] / key for request in outcome.json["requests"]]
+        for prefix in outcome.json["prefixes"]:
+            for member in prefix["members"]:
+                requests[member] += prefix["bytes"]["kv"] / key
         return requests, outcome.json["all"]["bytes"]["kv"] / key
 
     def test_equal_prefixes_share_pages(self):
