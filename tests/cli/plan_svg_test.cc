@@ -139,6 +139,7 @@ TEST_CASE("more edges of prefixes than a picture can hold are left out, by word"
   plan.queues[2].push_back(plan.queues[0][0]);  // a second chunk: 2003 edges
   const std::string svg = draw_plan(plan, "case");
   CHECK(count(svg, ">(of prefixes: left out)<") == 1);
+  CHECK(count(svg, " 2008 split tiles;") == 1);   // 2003, three on head 0, two on head 1
   CHECK(count(svg, "class=\"merge\"") == 3 + 1);  // of requests 0 to 2 on head 0
 }
 

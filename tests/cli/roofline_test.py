@@ -171,6 +171,21 @@ class RooflineTest(ProgramTest):
         self.assertIn("2 x 5", lines[2])
         self.assertTrue(lines[3].endswith("memory"))
 
+    def test_compare_says_who_shares_a_prefix(self):
+        shared = self.run_program("plan", LEVELS, "--sm-count", "4", "--compare", "--json").json
+        alone = self.run_program("plan", LEVELS, "--sm-count", "4", "--compare", "--no-shared-prefix", "--json").json
+        self.assertEqual([one["prefix_tiles"] for one in shared["schedules"]], [2, None, 2])
+        self.assertEqual([one["prefix_tiles"] for one in alone["schedules"]], [0, None, 0])
+        self.assertEqual(shared["schedules"][1], alone["schedules"][1])
+        # A unit a row of a tile of 16 and a unit a key, on 2 heads and 16 CTAs: keys of four requests, or with the two pages once.
+        self.assertEqual(shared["schedules"][1]["mean"], 2 * (4 * 16 + 146) / 16)
+        self.assertEqual(alone["schedules"][0]["mean"], 2 * (4 * 16 + 146) / 16)
+        for one in (shared["schedules"][0], shared["schedules"][2]):
+            self.assertEqual((one["items"], one["split_tiles"]), (12, 8))
+            self.assertEqual(one["mean"], 2 * (6 * 16 + 66) / 16)
+        text = self.run_program("plan", LEVELS, "--sm-count", "4", "--compare").text
+        self.assertIn("flashinfer_like has no sharing", text)
+
     def test_compare_sets_the_plan_beside_two_others(self):
         workload = {"heads": {"q": 1, "kv": 1}, "qo_len": [1] * 17, "kv_len": [64] * 16 + [4096], "scale": 1.0}
         plan = self.show("--json", workload)

@@ -81,12 +81,17 @@ class Drawing {
   double y(int cta) const { return kTop + cta * pitch_; }
   double bar() const { return pitch_ >= 5 ? pitch_ - 1 : pitch_ * 0.86; }
 
+  std::int64_t split_tiles() const {
+    return std::count_if(tiles_.begin(), tiles_.end(),
+                         [](const auto& tile) { return tile.second.size() > 1; });
+  }
+
   void heading() {
     svg_.text(kLeft, 26, title_, {.size = 16, .bold = true});
     const double ratio = plan_.ideal > 0 ? plan_.makespan / plan_.ideal : 1;
     svg_.text(kLeft, 46,
               std::to_string(plan_.queues.size()) + " CTAs, " + std::to_string(items_) +
-                  " items, " + std::to_string(tiles_.size()) + " split tiles; longest queue " +
+                  " items, " + std::to_string(split_tiles()) + " split tiles; longest queue " +
                   shown(plan_.makespan) + ", mean " + shown(plan_.ideal) + ", ratio " +
                   fixed(ratio, 3));
   }
@@ -156,7 +161,7 @@ class Drawing {
     svg_.text(place.x + 4, place.y + place.height / 2 + 4, text, {.size = 11});
   }
 
-  // The parts of each split tile, the one that ends last, which merges, at the end.
+  // The parts of each merge, the one that ends last, which merges, at the end.
   std::map<int, std::vector<Placed>> parts() const {
     std::map<int, std::vector<Placed>> tiles;
     for (int cta = 0; cta < std::ssize(plan_.queues); ++cta) {
@@ -299,7 +304,7 @@ class Drawing {
   int levels_ = 0;
   std::vector<Share> requests_;
   std::vector<Share> of_levels_;
-  std::map<int, std::vector<Placed>> tiles_;  // the parts of each split tile
+  std::map<int, std::vector<Placed>> tiles_;  // the parts of each output tile that is merged
   Svg svg_;
 };
 

@@ -64,6 +64,12 @@ std::int64_t live_tokens(const Spec& spec, const PlanView& view, int entry, std:
   return std::max<std::int64_t>(0, std::min(keys.end, seen.end) - begin);
 }
 
+std::span<const ViewEntry> own_entries(const PlanView& plan) {
+  const auto end = std::find_if(plan.entries.begin(), plan.entries.end(),
+                                [](const ViewEntry& entry) { return entry.level > 0; });
+  return {plan.entries.begin(), end};
+}
+
 std::vector<int> merges_of(const PlanView& plan, const ViewItem& item) {
   if (item.merge < 0) return {};
   if (item.level == 0) return {item.merge};

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/divide_up.h"
@@ -60,6 +61,9 @@ struct PlanView {
   double ideal = 0;                           // the mean
   std::int64_t block_bytes = 0;
 };
+
+// Those of requests alone; prefix tiles come behind them.
+std::span<const ViewEntry> own_entries(const PlanView& plan);
 
 // The output tiles that the item leaves a state of: none, its own, or with a prefix tile one a
 // member.
