@@ -60,20 +60,28 @@ T read_one(const Plan& plan, std::size_t offset, int index) {
   return read_table<T>(plan, offset + static_cast<std::size_t>(index) * sizeof(T), 1)[0];
 }
 
-// Whose rows a prefix tile holds, and the range of keys that they share in it.
+// Whose rows a prefix tile holds, the range of keys that they share in it, and the merge of each on
+// KV head 0; those of the other heads follow. `levels`: of each request, the prefixes so far.
 Json shared_to_json(const Plan& plan, const loom::PlanHeader& header, const loom::RequestRow& row,
-                    int begin) {
+                    int begin, std::vector<int>& levels) {
   Json members = Json::array();
+  Json merges = Json::array();
+  int level = 0;
   for (int m = 0; m < row.member_count; ++m) {
-    members.push_back(
-        read_one<loom::SharedMember>(plan, header.shared_members_offset, row.qo_begin + m).request);
+    const auto member =
+        read_one<loom::SharedMember>(plan, header.shared_members_offset, row.qo_begin + m);
+    members.push_back(member.request);
+    merges.push_back(member.merge);
+    level = ++levels[member.request];
   }
   Json tokens = Json::array();
   for (int t = 0; t < row.q_end; ++t) {
     tokens.push_back(
         read_one<loom::SharedToken>(plan, header.shared_tokens_offset, row.list_begin + t).token);
   }
-  return {{"members", std::move(members)},
+  return {{"level", level},
+          {"members", std::move(members)},
+          {"merges", std::move(merges)},
           {"tokens", std::move(tokens)},
           {"kv", {begin, row.walk_len}}};
 }
@@ -111,11 +119,13 @@ Json plan_to_json(const Spec& spec, const std::vector<KernelChoice>& kernels, co
   for (const loom::WorkItem& item : items)
     first_key[item.request] = std::min(first_key[item.request], item.kv_begin);
   Json requests = Json::array();
+  std::vector<int> levels(static_cast<std::size_t>(header.request_count), 0);
   for (const auto& row :
        read_table<loom::RequestRow>(plan, header.requests_offset, header.request_count)) {
     requests.push_back(request_to_json(row));
     if (row.member_count > 0)
-      requests.back()["shared"] = shared_to_json(plan, header, row, first_key[requests.size() - 1]);
+      requests.back()["shared"] =
+          shared_to_json(plan, header, row, first_key[requests.size() - 1], levels);
   }
   Json merges = Json::array();
   for (const auto& tile :

@@ -135,6 +135,75 @@ TEST_CASE("the peer's chunks count pages, and only those that a window lets matt
   CHECK(peer_chunking(spec, plan, kUnits).longest == 16 + 84);
 }
 
+// Four requests of one token with 32 keys each behind a prefix of 640, which is one tile in `parts`
+// items; request 3 has no keys of its own, so no item either.
+PlanView behind_a_prefix(std::size_t ctas, int parts) {
+  PlanView plan = decodes(ragged(), ctas, {672, 672, 672, 640});
+  const int prefix = 4;
+  plan.entries.push_back({.q_end = 4,
+                          .kv_len = 640,
+                          .walk_len = 640,
+                          .level = 1,
+                          .members = {0, 1, 2, 3},
+                          .merges = {0, 1, 2, 3}});
+  plan.queues[0].clear();
+  plan.makespan = 0;
+  for (int part = 0; part < parts; ++part) {
+    const KeyRange keys{640 * part / parts, 640 * (part + 1) / parts};
+    plan.queues[0].push_back({.entry = prefix, .rows = 4, .keys = keys, .merge = 0, .level = 1});
+  }
+  for (int r = 0; r < 4; ++r) {
+    plan.entries[r].walk_begin = 640;
+    if (r < 3) plan.queues[1].push_back({.entry = r, .request = r, .keys = {640, 672}, .merge = r});
+  }
+  return plan;
+}
+
+TEST_CASE("Algorithm 1 cuts the prefix tiles of the plan, and what is behind them") {
+  // 640 + 3 x 32 keys on 4 CTAs: a share of 184, chunks of 192. The prefix costs 208 three times
+  // and 80, suffixes 48, which lie on the 80. All four requests have several states.
+  const ScheduleSummary paper = paper_schedule(ragged(), behind_a_prefix(4, 1), kUnits);
+  CHECK(paper.items == 4 + 3);
+  CHECK(paper.split_tiles == 4);
+  CHECK(paper.prefix_tiles == 1);
+  CHECK(paper.longest == 80 + 3 * 48);
+  CHECK(paper.mean == (3 * 208 + 80 + 3 * 48) / 4.0);
+}
+
+TEST_CASE("the peer reads a shared prefix once for each request") {
+  const ScheduleSummary peer = peer_chunking(ragged(), behind_a_prefix(4, 1), kUnits);
+  const ScheduleSummary alone =
+      peer_chunking(ragged(), decodes(ragged(), 4, {672, 672, 672, 640}), kUnits);
+  CHECK(peer.items == 4);
+  CHECK(peer.longest == 16 + 672);
+  CHECK(peer.mean == (4 * (16 + 672) - 32) / 4.0);
+  CHECK_FALSE(peer.prefix_tiles);
+  // Three tables of 4 ints, 5 offsets, the chunk.
+  CHECK(peer.block_bytes == 3 * 16 + 32 + 16);
+  CHECK(alone.block_bytes == peer.block_bytes);
+  CHECK(alone.longest == peer.longest);
+}
+
+TEST_CASE("output tiles with several states are those of all members of its prefixes") {
+  // With one item of the prefix, request 3 has one state.
+  CHECK(compare_schedules(ragged(), behind_a_prefix(4, 1), kUnits)[2].split_tiles == 3);
+  const std::vector<ScheduleSummary> all =
+      compare_schedules(ragged(), behind_a_prefix(4, 2), kUnits);
+  CHECK(all[2].items == 2 + 3);
+  CHECK(all[2].split_tiles == 4);
+  CHECK(all[2].prefix_tiles == 1);
+  const std::string text = comparison_to_text(all, 4);
+  const std::string remark =
+      "flashinfer_like has no sharing: each request reads its prefix for itself\n";
+  CHECK(text.find(remark) == text.size() - remark.size());
+  const Json json = comparison_to_json(all, 4)["schedules"];
+  CHECK(json[0]["prefix_tiles"] == 1);
+  CHECK(json[1]["prefix_tiles"].is_null());
+  const auto alone = compare_schedules(ragged(), decodes(ragged(), 4, {672}), kUnits);
+  CHECK(comparison_to_text(alone, 4).find("no sharing") == std::string::npos);
+  CHECK(alone[2].prefix_tiles == 0);
+}
+
 TEST_CASE("the plan itself is summed up from its queues") {
   const Spec spec = ragged();
   PlanView plan = decodes(spec, 2, {100, 200});

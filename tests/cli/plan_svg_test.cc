@@ -57,14 +57,103 @@ TEST_CASE("each item is a box as wide as its cost, and each part but the last ha
   CHECK(svg == draw_plan(five_parts(), "case"));
 }
 
-TEST_CASE("items of a shared prefix are hatched") {
-  PlanView plan = five_parts();
-  plan.queues[0][1].level = 2;
+// Requests 0 to 2 behind a prefix, of which 0 and 1 share more, on two KV heads with a merge for
+// each request and head: 2 r + head. Head 0 has a CTA for each of its items, head 1 one CTA.
+PlanView two_levels() {
+  PlanView plan{.kv_heads = 2};
+  for (int r = 0; r < 3; ++r) plan.entries.push_back({.request = r});
+  plan.entries.push_back({.request = 2, .level = 1, .members = {0, 1, 2}, .merges = {0, 2, 4}});
+  plan.entries.push_back({.request = 0, .level = 2, .members = {0, 1}, .merges = {0, 2}});
+  const auto item_of = [&](int entry, int head, double start, double cost) {
+    const ViewEntry& of = plan.entries[entry];
+    const int merge = of.level > 0 ? of.merges[0] + head : 2 * entry + head;
+    return ViewItem{.entry = entry,
+                    .request = of.request,
+                    .rows = 4,
+                    .kv_head = head,
+                    .keys = {0, 64},
+                    .merge = merge,
+                    .level = of.level,
+                    .cost = cost,
+                    .start = start};
+  };
+  plan.queues = {{item_of(3, 0, 0, 100)},
+                 {item_of(4, 0, 0, 40), item_of(0, 0, 40, 20), item_of(1, 0, 60, 30)},
+                 {item_of(2, 0, 0, 10)},
+                 {item_of(3, 1, 0, 100), item_of(4, 1, 100, 40), item_of(0, 1, 140, 20),
+                  item_of(1, 1, 160, 30), item_of(2, 1, 190, 10)}};
+  plan.makespan = 200;
+  plan.ideal = 100;
+  return plan;
+}
+
+TEST_CASE("prefix tiles are hatched by level, and each level has a line of the legend") {
+  const std::string svg = draw_plan(two_levels(), "case");
+  CHECK(count(svg, "<pattern id=\"level") == 2);
+  CHECK(count(svg, "rotate(45)") == 1);
+  CHECK(count(svg, "rotate(90)") == 1);
+  // Each item has a grey box and a hatched one, and so has its line of the legend.
+  CHECK(count(svg, "fill=\"#e6e6e6\"") == 2 + 1);
+  CHECK(count(svg, "fill=\"url(#level1)\"") == 2 + 1);
+  CHECK(count(svg, "fill=\"#d2d2d2\"") == 2 + 1);
+  CHECK(count(svg, "fill=\"url(#level2)\"") == 2 + 1);
+  CHECK(count(svg, "class=\"level\"") == 6);
+  CHECK(count(svg, "class=\"part\"") == 10);
+  CHECK(count(svg, ">prefix level: items, cost<") == 1);
+  CHECK(count(svg, ">1: 2, 200<") == 1);
+  // Level 2 with two items of 40. Requests 0 to 2 are without the prefixes that they share.
+  CHECK(count(svg, ">2: 2, 80<") == 1);
+  CHECK(count(svg, ">0: 2, 40<") == 1);
+  CHECK(count(svg, ">1: 2, 60<") == 1);
+  CHECK(count(svg, ">2: 2, 20<") == 1);
+  CHECK(count(svg, "class=\"key\"") == 5);
+  CHECK(count(svg, ">L1 h0<") == 1);
+  CHECK(count(svg, ">L2 h1<") == 1);
+  CHECK(count(svg,
+              "<title>CTA 1: prefix level 2 of 2 requests, pages of request 0, rows 0 to 4, KV "
+              "head 0, keys 0 to 64, cost 40</title>") == 1);
+}
+
+TEST_CASE("a prefix tile has an edge to the merge of each of its members") {
+  // A head's merges have 3, 3 and 2 states: five edges. On head 0 the prefix of CTA 0 ends last and
+  // merges all three, at 100 of 200; on head 1 each request does, at 160, 190 and 200.
+  const std::string svg = draw_plan(two_levels(), "case");
+  CHECK(count(svg, "4 CTAs, 10 items, 6 split tiles") == 1);
+  CHECK(count(svg, "class=\"merge\"") == 2 * 5 + 1);  // and the legend's
+  CHECK(count(svg, "class=\"merger\"") == 6 + 1);
+  CHECK(count(svg, "cx=\"544\" cy=\"90.5\"") == 3);
+  CHECK(count(svg, "cx=\"832\" cy=\"168.5\"") == 1);
+  CHECK(count(svg, "cx=\"976\" cy=\"168.5\"") == 1);
+  CHECK(count(svg, "cx=\"1024\" cy=\"168.5\"") == 1);
+}
+
+TEST_CASE("more edges of prefixes than a picture can hold are left out, by word") {
+  PlanView plan = two_levels();
+  for (int merge = 10; merge < 2013; ++merge) {
+    plan.entries[3].members.push_back(0);
+    plan.entries[3].merges.push_back(merge);
+  }
+  // Each of those merges has this one state, and so no edge.
+  plan.queues[3].erase(plan.queues[3].begin());
+  CHECK(count(draw_plan(plan, "case"), "left out") == 0);
+  plan.queues[2].push_back(plan.queues[0][0]);  // a second chunk: 2003 edges
   const std::string svg = draw_plan(plan, "case");
-  CHECK(count(svg, "class=\"level\"") == 1);
-  CHECK(count(svg, "<pattern id=\"shared\"") == 1);
-  CHECK(count(svg, "prefix level 2") == 1);
-  CHECK(count(svg, ">shared prefix<") == 1);
+  CHECK(count(svg, ">(of prefixes: left out)<") == 1);
+  CHECK(count(svg, " 2008 split tiles;") == 1);   // 2003, three on head 0, two on head 1
+  CHECK(count(svg, "class=\"merge\"") == 3 + 1);  // of requests 0 to 2 on head 0
+}
+
+TEST_CASE("levels beyond the greys and the hatchings repeat those, and have no line") {
+  PlanView plan;
+  plan.entries = {{.level = 9}};
+  plan.queues = {{item(0, 0, 10)}};
+  plan.queues[0][0].level = 9;
+  plan.makespan = plan.ideal = 10;
+  const std::string svg = draw_plan(plan, "deep");
+  CHECK(count(svg, "<pattern id=\"level") == 4);
+  CHECK(count(svg, "fill=\"#828282\"") == 1 + 1);       // and level 6 of the legend
+  CHECK(count(svg, "fill=\"url(#level1)\"") == 1 + 2);  // and levels 1 and 5
+  CHECK(count(svg, ">and 3 deeper ones<") == 1);
 }
 
 TEST_CASE("one CTA, 400 CTAs and none have a picture") {

@@ -87,6 +87,10 @@ class PlanTest(ProgramTest):
         self.assertIn("kv_len", outcome.json["path"])
 
 
+EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples")
+LEVELS = os.path.join(EXAMPLES, "cases", "levels.json")
+
+
 class PictureTest(ProgramTest):
     def setUp(self):
         workload = {"heads": {"q": 2, "kv": 2}, "qo_len": [1, 40, 1], "kv_len": [1000, 600, 0]}
@@ -120,6 +124,29 @@ class PictureTest(ProgramTest):
         self.run_program("plan", case, "--sm-count", "2", "--svg", picture)
         with open(picture, "rb") as file:
             self.assertEqual(file.read(), first)
+
+    def test_prefix_tiles_tell_their_level_and_are_drawn_by_it(self):
+        # One page for requests 0 to 3, one more for 0 to 2; a prefix tile each, on two KV heads.
+        picture = os.path.join(self.scratch, "levels.svg")
+        outcome = self.run_program("plan", LEVELS, "--sm-count", "4", "--svg", picture, "--json")
+        self.assertEqual(outcome.status, 0, outcome.errors)
+        shared = [request["shared"] for request in outcome.json["requests"] if "shared" in request]
+        self.assertEqual(
+            shared,
+            [
+                {"level": 1, "members": [0, 1, 2, 3], "merges": [0, 2, 4, 6], "tokens": [0, 1, 2, 3], "kv": [0, 16]},
+                {"level": 2, "members": [0, 1, 2], "merges": [0, 2, 4], "tokens": [0, 1, 2], "kv": [16, 32]},
+            ],
+        )
+        shapes = collections.Counter(element.get("class") for element in xml.etree.ElementTree.parse(picture).iter())
+        self.assertEqual(shapes["part"], 2 * (2 + 4))
+        self.assertEqual(shapes["level"], 2 * 2 + 2)  # and the legend's
+        self.assertEqual(shapes["key"], 4 + 2)
+        self.assertEqual(shapes["merger"], 2 * 4 + 1)
+        self.assertEqual(shapes["merge"], 2 * (2 + 2 + 2 + 1) + 1)  # states of a request but the last
+        self.run_program("plan", LEVELS, "--sm-count", "4", "--no-shared-prefix", "--svg", picture, "--json")
+        shapes = collections.Counter(element.get("class") for element in xml.etree.ElementTree.parse(picture).iter())
+        self.assertEqual((shapes["level"], shapes["item"]), (0, 2 * 4))
 
     def test_a_picture_that_cannot_be_written_is_2(self):
         case = self.write("case.json", self.case)
@@ -188,20 +215,21 @@ class TraceTest(ProgramTest):
         self.assertEqual(refused(header, "1")["path"], header + ":1")
 
 
-AZURE = os.path.join(
-    os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "data", "azure_conv_slice.csv"
-)
+AZURE = os.path.join(EXAMPLES, "data", "azure_conv_slice.csv")
 SLICE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "mooncake_slice.jsonl")
 
 
 class MooncakeTest(ProgramTest):
     def bytes_of_keys(self, trace, batch, *arguments):
-        """KV bytes of the requests, and of all together, by --roofline; 8 heads, 2 x 128 values of 2 bytes."""
+        """KV tokens of the requests, and of all together, by --roofline; 8 heads, 2 x 128 values of 2 bytes."""
         command = ("plan", "--trace", trace, "--at", "1000", "--batch", str(batch), "--device", "sim", "--roofline")
         outcome = self.run_program(*command, *arguments, "--json")
         self.assertEqual(outcome.status, 0, outcome.text + outcome.errors)
         key = 8 * 2 * 128 * 2
         requests = [request["bytes"]["kv"] / key for request in outcome.json["requests"]]
+        for prefix in outcome.json["prefixes"]:
+            for member in prefix["members"]:
+                requests[member] += prefix["bytes"]["kv"] / key
         return requests, outcome.json["all"]["bytes"]["kv"] / key
 
     def test_equal_prefixes_share_pages(self):

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/case/case_file.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/json.h"
@@ -52,7 +53,19 @@ Status read_inputs(const JsonNode& node, const std::string& directory, CaseFile&
       read_tensor(node, "k", {keys, file.kv_heads, dim.qk}, dtype.kv, directory, file.k));
   ATTNLOOM_CHECK(
       read_tensor(node, "v", {keys, file.kv_heads, dim.vo}, dtype.kv, directory, file.v));
-  return read_params(node, file);
+  return read_params(node, {}, file);
+}
+
+// All that a plan knows of the inputs: its scalars.
+Status read_scalar_inputs(const JsonNode& root, const CaseOptions& options, CaseFile& file) {
+  const std::vector<Param>& params = file.spec.variant.params;
+  const bool wanted = std::any_of(params.begin(), params.end(),
+                                  [](const Param& param) { return !is_pointer(param.type); });
+  if (!wanted && !root.has("inputs")) return ok_status();
+  ATTNLOOM_TRY(const JsonNode member, root.member("inputs"));
+  const JsonNode inputs = member.with_code(Code::kTensorInvalid);
+  ATTNLOOM_CHECK(inputs.check_keys(kInputKeys));
+  return wanted || inputs.has("params") ? read_params(inputs, options, file) : ok_status();
 }
 
 Status read_bound(const JsonNode& expect, std::string_view name, double& bound) {
@@ -138,6 +151,10 @@ Result<CaseFile> parse_case(std::string_view json, const std::string& directory,
   ATTNLOOM_CHECK(check_spec_of_case(file.spec));
   ATTNLOOM_TRY(const JsonNode workload, root.member("workload"));
   ATTNLOOM_CHECK(read_workload(workload, options, file));
+  if (!options.tensors) {
+    ATTNLOOM_CHECK(read_scalar_inputs(root, options, file));
+    return file;
+  }
   ATTNLOOM_TRY(const JsonNode inputs, root.member("inputs"));
   ATTNLOOM_CHECK(read_inputs(inputs.with_code(Code::kTensorInvalid), directory, file));
   ATTNLOOM_CHECK(fill_cache(file));

@@ -101,6 +101,9 @@ struct CaseFile {
 
 struct CaseOptions {
   std::uint64_t page_seed = 0;  // of the shuffle, for a case that leaves "pages" out
+  // false: for a plan alone. Inputs but for scalar params, scales of the cache and "expect" are
+  // then neither looked at nor bounded, and pages that the case leaves out have no numbers.
+  bool tensors = true;
 };
 
 // `directory` is where the case's .npy files are looked for. Errors: those of parse_spec;

@@ -21,7 +21,8 @@ constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 constexpr std::string_view kPageKeys[] = {"indptr", "indices", "last_page_len", "pool"};
 
 // Refuses a pool whose caches no case could hold.
-Status check_pool(const JsonNode& node, const CaseFile& file) {
+Status check_pool(const JsonNode& node, const CaseOptions& options, const CaseFile& file) {
+  if (!options.tensors) return ok_status();
   const std::int64_t largest_dim = std::max(file.spec.head_dim.qk, file.spec.head_dim.vo);
   const std::int64_t extents[] = {file.pool_pages, file.spec.layout.page_size, file.kv_heads,
                                   largest_dim};
@@ -33,7 +34,7 @@ Status check_pool(const JsonNode& node, const CaseFile& file) {
 
 // Every request gets pages of its own from a shuffled pool with one page to spare: a kernel that
 // reads past a page table, or takes page numbers for granted, meets a NaN or another request.
-Status deal_pages(const JsonNode& workload, std::uint64_t seed, CaseFile& file) {
+Status deal_pages(const JsonNode& workload, const CaseOptions& options, CaseFile& file) {
   const std::int64_t page_size = file.spec.layout.page_size;
   std::int64_t total = 0;
   file.kv_indptr = {0};
@@ -44,13 +45,14 @@ Status deal_pages(const JsonNode& workload, std::uint64_t seed, CaseFile& file) 
     const std::int64_t last = tokens - (pages - 1) * page_size;
     file.last_page_len.push_back(pages == 0 ? 0 : static_cast<std::int32_t>(last));
   }
+  if (!options.tensors) return ok_status();
   if (total >= kMaxInt32) return workload.refuse("the requests need more pages than int32 counts");
   file.pool_pages = total + 1;
-  ATTNLOOM_CHECK(check_pool(workload, file));  // before the pool is dealt: 2^31 pages take seconds
+  ATTNLOOM_CHECK(check_pool(workload, options, file));  // 2^31 pages take seconds to deal
   std::vector<std::int32_t> pool(static_cast<std::size_t>(file.pool_pages));
   std::iota(pool.begin(), pool.end(), 0);
   for (std::size_t i = pool.size() - 1; i > 0; --i) {
-    std::swap(pool[i], pool[reference::random_bits(seed, i) % (i + 1)]);
+    std::swap(pool[i], pool[reference::random_bits(options.page_seed, i) % (i + 1)]);
   }
   pool.resize(static_cast<std::size_t>(total));
   file.page_indices = std::move(pool);
@@ -107,7 +109,7 @@ Status check_indices(const JsonNode& node, const CaseFile& file) {
   return ok_status();
 }
 
-Status read_given_pages(const JsonNode& pages, CaseFile& file) {
+Status read_given_pages(const JsonNode& pages, const CaseOptions& options, CaseFile& file) {
   ATTNLOOM_CHECK(pages.check_keys(kPageKeys));
   ATTNLOOM_TRY(const JsonNode indptr, pages.member("indptr"));
   ATTNLOOM_TRY(const JsonNode indices, pages.member("indices"));
@@ -118,7 +120,7 @@ Status read_given_pages(const JsonNode& pages, CaseFile& file) {
   ATTNLOOM_TRY(file.page_indices, indices.int32s(std::numeric_limits<std::int32_t>::min()));
   ATTNLOOM_TRY(file.last_page_len, last_page_len.int32s());
   ATTNLOOM_TRY(file.pool_pages, pool.integer(1, kMaxInt32));
-  ATTNLOOM_CHECK(check_pool(pool, file));
+  ATTNLOOM_CHECK(check_pool(pool, options, file));
   ATTNLOOM_CHECK(check_indptr(indptr, file.kv_indptr, file.batch()));
   if (file.last_page_len.size() != file.qo_len.size()) {
     return last_page_len.refuse("wanted " + std::to_string(file.qo_len.size()) +
@@ -257,7 +259,7 @@ Status read_layout(const JsonNode& workload, const CaseOptions& options, CaseFil
     case KvLayout::kRagged:
       return ok_status();
     case KvLayout::kPadded:
-      return read_padded(workload, options.page_seed, file);
+      return read_padded(workload, options, file);
     case KvLayout::kBsr:
       return read_block_rows(workload, file);
     case KvLayout::kPaged:
@@ -266,13 +268,12 @@ Status read_layout(const JsonNode& workload, const CaseOptions& options, CaseFil
   const bool given = workload.has("pages");
   if (given) {
     ATTNLOOM_TRY(const JsonNode pages, workload.member("pages"));
-    ATTNLOOM_CHECK(read_given_pages(pages, file));
+    ATTNLOOM_CHECK(read_given_pages(pages, options, file));
   }
-  if (!workload.has("levels"))
-    return given ? ok_status() : deal_pages(workload, options.page_seed, file);
+  if (!workload.has("levels")) return given ? ok_status() : deal_pages(workload, options, file);
   ATTNLOOM_TRY(const JsonNode levels, workload.member("levels"));
   ATTNLOOM_CHECK(read_levels(levels, given, file));
-  return check_pool(levels, file);
+  return check_pool(levels, options, file);
 }
 
 Status fill_cache(CaseFile& file) {

@@ -132,7 +132,7 @@ Status read_pointer(const JsonNode& node, const Param& param, CaseFile& file) {
 
 }  // namespace
 
-Status read_params(const JsonNode& inputs, CaseFile& file) {
+Status read_params(const JsonNode& inputs, const CaseOptions& options, CaseFile& file) {
   const std::vector<Param>& params = file.spec.variant.params;
   if (!inputs.has("params") && params.empty()) return ok_status();
   ATTNLOOM_TRY(const JsonNode node, inputs.member("params"));
@@ -140,6 +140,7 @@ Status read_params(const JsonNode& inputs, CaseFile& file) {
   for (const Param& param : params) names.push_back(param.name);
   ATTNLOOM_CHECK(node.check_keys(names));
   for (const Param& param : params) {
+    if (is_pointer(param.type) && !options.tensors) continue;
     ATTNLOOM_TRY(const JsonNode value, node.member(param.name));
     ATTNLOOM_CHECK(is_pointer(param.type) ? read_pointer(value, param, file)
                                           : read_scalar(value, param, file));

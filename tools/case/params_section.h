@@ -9,7 +9,8 @@
 namespace attnloom {
 
 // Every param of the spec, and no other: a number for a scalar, {dtype, shape, data | random} for a
-// pointer. REQUIRES: file.spec and file.q_heads are set.
-Status read_params(const JsonNode& inputs, CaseFile& file);
+// pointer. Pointers are not looked at where `options` want no tensors. REQUIRES: file.spec and
+// file.q_heads are set.
+Status read_params(const JsonNode& inputs, const CaseOptions& options, CaseFile& file);
 
 }  // namespace attnloom

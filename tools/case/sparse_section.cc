@@ -16,7 +16,8 @@ constexpr std::string_view kPaddedKeys[] = {"capacity", "start"};
 constexpr std::string_view kBsrKeys[] = {"block", "indptr", "indices"};
 
 // Refuses slots whose caches no case could hold.
-Status check_slots(const JsonNode& node, const CaseFile& file) {
+Status check_slots(const JsonNode& node, const CaseOptions& options, const CaseFile& file) {
+  if (!options.tensors) return ok_status();
   const std::int64_t extents[] = {file.batch(), file.kv_capacity, file.kv_heads,
                                   std::max(file.spec.head_dim.qk, file.spec.head_dim.vo)};
   if (element_count(extents)) return ok_status();
@@ -25,14 +26,14 @@ Status check_slots(const JsonNode& node, const CaseFile& file) {
                      "use a smaller capacity");
 }
 
-Status deal_slots(const JsonNode& workload, std::uint64_t seed, CaseFile& file) {
+Status deal_slots(const JsonNode& workload, const CaseOptions& options, CaseFile& file) {
   for (std::size_t r = 0; r < file.kv_len.size(); ++r) {
     file.kv_start.push_back(
-        static_cast<std::int32_t>(reference::random_bits(seed, r) % kMostOffset));
+        static_cast<std::int32_t>(reference::random_bits(options.page_seed, r) % kMostOffset));
     file.kv_capacity = std::max<std::int64_t>(file.kv_capacity, file.kv_len[r]);
   }
   file.kv_capacity += kMostOffset;
-  return check_slots(workload, file);
+  return check_slots(workload, options, file);
 }
 
 Status check_block(const JsonNode& node, const Layout& layout) {
@@ -90,14 +91,14 @@ Status check_indices(const JsonNode& node, const CaseFile& file) {
 
 }  // namespace
 
-Status read_padded(const JsonNode& workload, std::uint64_t seed, CaseFile& file) {
-  if (!workload.has("padded")) return deal_slots(workload, seed, file);
+Status read_padded(const JsonNode& workload, const CaseOptions& options, CaseFile& file) {
+  if (!workload.has("padded")) return deal_slots(workload, options, file);
   ATTNLOOM_TRY(const JsonNode padded, workload.member("padded"));
   ATTNLOOM_CHECK(padded.check_keys(kPaddedKeys));
   ATTNLOOM_TRY(const JsonNode capacity, padded.member("capacity"));
   ATTNLOOM_TRY(const JsonNode start, padded.member("start"));
   ATTNLOOM_TRY(file.kv_capacity, capacity.integer(1, kMaxInt32));
-  ATTNLOOM_CHECK(check_slots(capacity, file));
+  ATTNLOOM_CHECK(check_slots(capacity, options, file));
   ATTNLOOM_TRY(file.kv_start, start.int32s());
   if (file.kv_start.size() != file.kv_len.size()) {
     return start.refuse("wanted " + std::to_string(file.kv_len.size()) +

@@ -12,7 +12,7 @@ namespace attnloom {
 
 // Without "padded" each request is set off by a few tokens of its own, in slots with room behind
 // the longest: what a kernel reads beside a request's own keys is NaN. REQUIRES: lengths are read.
-Status read_padded(const JsonNode& workload, std::uint64_t seed, CaseFile& file);
+Status read_padded(const JsonNode& workload, const CaseOptions& options, CaseFile& file);
 
 // REQUIRES: lengths are read.
 Status read_block_rows(const JsonNode& workload, CaseFile& file);

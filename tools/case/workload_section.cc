@@ -90,14 +90,15 @@ Status read_scalars(const JsonNode& workload, CaseFile& file) {
   return ok_status();
 }
 
-Status read_scale(const JsonNode& workload, const CaseFile& file, std::string_view key,
-                  std::vector<float>& scales) {
+Status read_scale(const JsonNode& workload, const CaseOptions& options, const CaseFile& file,
+                  std::string_view key, std::vector<float>& scales) {
   const KvScale kind = file.spec.variant.kv_scale;
   if (kind == KvScale::kNone) {
     if (!workload.has(key)) return ok_status();
     ATTNLOOM_TRY(const JsonNode unused, workload.member(key));
     return unused.refuse("the spec's variant.kv_scale is \"none\"", "remove it");
   }
+  if (!options.tensors) return ok_status();
   ATTNLOOM_TRY(const JsonNode node, workload.member(key));
   const std::int64_t extents[] = {kind == KvScale::kHead ? file.kv_heads : 1};
   if (kind == KvScale::kTensor && !node.value().is_number())
@@ -159,8 +160,8 @@ Status read_workload(const JsonNode& node, const CaseOptions& options, CaseFile&
   ATTNLOOM_CHECK(read_heads(node, file));
   ATTNLOOM_CHECK(read_lengths(node, file));
   ATTNLOOM_CHECK(read_scalars(node, file));
-  ATTNLOOM_CHECK(read_scale(node, file, "k_scale", file.k_scale));
-  ATTNLOOM_CHECK(read_scale(node, file, "v_scale", file.v_scale));
+  ATTNLOOM_CHECK(read_scale(node, options, file, "k_scale", file.k_scale));
+  ATTNLOOM_CHECK(read_scale(node, options, file, "v_scale", file.v_scale));
   ATTNLOOM_CHECK(read_mask(node, file));
   return read_layout(node, options, file);
 }

@@ -136,10 +136,10 @@ Result<CaseFile> lengths_only(const BatchOptions& options, TraceBatch batch) {
   return file;
 }
 
-Result<CaseFile> load_case(const BatchOptions& options, std::uint64_t seed) {
+Result<CaseFile> load_case(const BatchOptions& options, const CaseOptions& how) {
   ATTNLOOM_TRY(const std::string text, read_input(options.case_path));
   const std::string folder = std::filesystem::path(options.case_path).parent_path().string();
-  return parse_case(text, folder.empty() ? "." : folder, {.page_seed = seed});
+  return parse_case(text, folder.empty() ? "." : folder, how);
 }
 
 CLI::Validator seconds() {
@@ -201,7 +201,7 @@ Result<TraceSource> load_trace_source(const BatchOptions& options) {
 }
 
 Result<CaseFile> load_batch(const BatchOptions& options, std::uint64_t seed) {
-  if (!options.case_path.empty()) return load_case(options, seed);
+  if (!options.case_path.empty()) return load_case(options, {.page_seed = seed});
   ATTNLOOM_TRY(const TraceBatch batch, load_trace(options, seed));
   ATTNLOOM_TRY(CaseFile file,
                parse_case(case_json(options, batch, seed).dump(), ".", {.page_seed = seed}));
@@ -212,7 +212,7 @@ Result<CaseFile> load_batch(const BatchOptions& options, std::uint64_t seed) {
 }
 
 Result<CaseFile> load_batch_lengths(const BatchOptions& options, std::uint64_t seed) {
-  if (!options.case_path.empty()) return load_case(options, seed);
+  if (!options.case_path.empty()) return load_case(options, {.page_seed = seed, .tensors = false});
   ATTNLOOM_TRY(TraceBatch batch, load_trace(options, seed));
   return lengths_only(options, std::move(batch));
 }

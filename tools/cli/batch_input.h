@@ -40,8 +40,7 @@ Result<TraceSource> load_trace_source(const BatchOptions& options);
 
 // With all inputs; those of a trace are normal, by `seed`.
 Result<CaseFile> load_batch(const BatchOptions& options, std::uint64_t seed);
-// What a plan needs of it: a trace's tensors are left empty, as they may be far larger than this
-// machine.
+// What a plan needs of it: tensors are left empty, as they may be far larger than this machine.
 Result<CaseFile> load_batch_lengths(const BatchOptions& options, std::uint64_t seed);
 
 }  // namespace attnloom::cli

@@ -49,8 +49,9 @@ void print_text(const KernelChoice& kernel, const Json& plan) {
             << '\n';
   for (const Json& request : plan["requests"]) {
     if (!request.contains("shared")) continue;
-    std::cout << "prefix tile: pages of r" << request["batch"] << ", tokens "
-              << request["shared"]["kv"][0] << " to " << request["shared"]["kv"][1] << ", for";
+    std::cout << "prefix tile, level " << request["shared"]["level"] << ": pages of r"
+              << request["batch"] << ", tokens " << request["shared"]["kv"][0] << " to "
+              << request["shared"]["kv"][1] << ", for";
     for (const Json& member : request["shared"]["members"]) std::cout << " r" << member;
     std::cout << '\n';
   }

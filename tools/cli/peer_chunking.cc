@@ -31,9 +31,10 @@ std::int64_t packed_rows(const PlanView& plan, const ViewEntry& entry) {
 // By the average of the batch: one long prompt does not move it, and many rows of one token do.
 std::int64_t query_tile(const Spec& spec, const PlanView& plan) {
   std::int64_t rows = 0;
-  for (const ViewEntry& entry : plan.entries) rows += packed_rows(plan, entry);
+  const std::span<const ViewEntry> entries = own_entries(plan);
+  for (const ViewEntry& entry : entries) rows += packed_rows(plan, entry);
   const std::int64_t average =
-      plan.entries.empty() ? 0 : rows / static_cast<std::int64_t>(plan.entries.size());
+      entries.empty() ? 0 : rows / static_cast<std::int64_t>(entries.size());
   if (average > 64 && spec.head_dim.vo < 256) return 128;
   return average > 16 ? 64 : 16;
 }
@@ -42,7 +43,7 @@ Batch make_batch(const Spec& spec, const PlanView& plan) {
   Batch batch{.tile_q = query_tile(spec, plan)};
   if (spec.layout.kv == KvLayout::kPaged) batch.page = spec.layout.page_size;
   if (spec.layout.kv == KvLayout::kBsr) batch.page = spec.layout.block_columns;
-  for (const ViewEntry& entry : plan.entries) {
+  for (const ViewEntry& entry : own_entries(plan)) {
     std::int64_t keys = entry.walk_len;
     if (plan.window >= 0) keys = std::min(keys, plan.window + batch.tile_q);
     batch.tiles.push_back(divide_up(packed_rows(plan, entry), batch.tile_q));
@@ -84,7 +85,7 @@ ScheduleSummary peer_chunking(const Spec& spec, const PlanView& plan, const Cost
   std::vector<double> costs;  // of one KV head, in the order of the grid
   ScheduleSummary summary{.name = "flashinfer_like"};
   std::int64_t rows = 0;
-  for (int i = 0; i < std::ssize(plan.entries); ++i) {
+  for (int i = 0; i < std::ssize(batch.tiles); ++i) {
     rows += plan.entries[i].q_end - plan.entries[i].q_first;
     const std::int64_t chunks = std::max<std::int64_t>(divide_up(batch.pages[i], chunk), 1);
     if (chunks > 1) summary.split_tiles += batch.tiles[i] * plan.kv_heads;
@@ -108,7 +109,7 @@ ScheduleSummary peer_chunking(const Spec& spec, const PlanView& plan, const Cost
   summary.longest = ctas.longest();
   summary.mean = ctas.mean();
   summary.block_bytes =
-      table_bytes(std::ssize(costs), std::ssize(plan.entries), rows, summary.split_tiles > 0);
+      table_bytes(std::ssize(costs), std::ssize(batch.tiles), rows, summary.split_tiles > 0);
   return summary;
 }
 

@@ -18,7 +18,9 @@ namespace attnloom::cli {
 struct ScheduleSummary {
   std::string name;
   std::int64_t items = 0;
-  std::int64_t split_tiles = 0;
+  std::int64_t split_tiles = 0;  // output tiles of several partial states
+  // Of shared prefixes, each read once for its members; nullopt: a model that has no sharing.
+  std::optional<std::int64_t> prefix_tiles;
   double longest = 0;                       // cost of the longest queue
   double mean = 0;                          // cost of all queues / CTAs
   std::optional<std::int64_t> block_bytes;  // copied to the device; nullopt: a model has none
@@ -41,7 +43,8 @@ class CtaLoads {
 };
 
 // The paper's Algorithm 1, as the paper has it: one chunk length for the batch, longest first, its
-// costs blind to causal masks and windows. The queues are then measured by `cost` with them.
+// costs blind to causal masks and windows. The queues are then measured by `cost` with them. Where
+// the plan shares prefixes it cuts the same prefix tiles: composable formats are the paper's, too.
 ScheduleSummary paper_schedule(const Spec& spec, const PlanView& plan, const CostModel& cost);
 
 // That, the peer's chunking and the plan itself.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan as a picture (SVG 1.1): a row for each CTA, a box for each item as wide as its cost, one
-// colour a request, edges from the parts of a split tile to the part that merges them. Pure: the
-// same plan gives the same bytes. Thread-safe.
+// colour a request, a grey and hatching a level of shared prefixes, edges from the parts of a split
+// tile to the part that merges them. Pure: the same plan gives the same bytes. Thread-safe.
 #pragma once
 
 #include <string>

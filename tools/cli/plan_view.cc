@@ -6,13 +6,22 @@
 namespace attnloom::cli {
 namespace {
 
-ViewEntry view_entry(const Json& row) {
-  return {.request = row["batch"],
-          .qo_len = row["qo_len"],
-          .q_first = row["q"][0],
-          .q_end = row["q"][1],
-          .kv_len = row["kv_len"],
-          .walk_len = row["walk_len"]};
+// `entries`: those before it, which begin behind the prefixes that they have so far.
+ViewEntry view_entry(const Json& row, std::vector<ViewEntry>& entries) {
+  ViewEntry entry{.request = row["batch"],
+                  .qo_len = row["qo_len"],
+                  .q_first = row["q"][0],
+                  .q_end = row["q"][1],
+                  .kv_len = row["kv_len"],
+                  .walk_len = row["walk_len"]};
+  if (!row.contains("shared")) return entry;
+  const Json& shared = row["shared"];
+  entry.level = shared["level"];
+  entry.members = shared["members"].get<std::vector<int>>();
+  entry.merges = shared["merges"].get<std::vector<int>>();
+  entry.walk_begin = shared["kv"][0];
+  for (const int member : entry.members) entries[member].walk_begin = entry.walk_len;
+  return entry;
 }
 
 ViewItem view_item(const Spec& spec, const PlanView& view, const Json& item,
@@ -22,9 +31,9 @@ ViewItem view_item(const Spec& spec, const PlanView& view, const Json& item,
                 .kv_head = item["kv_head"],
                 .keys = {item["kv"][0], item["kv"][1]},
                 .tile_class = item["tile_class"],
-                .merge = item["merge"],
-                .level = item.value("level", 0)};
+                .merge = item["merge"]};
   const ViewEntry& entry = view.entries[seen.entry];
+  seen.level = entry.level;
   const TileClass& tile = view.classes[seen.tile_class];
   seen.request = entry.request;
   seen.rows = std::min<std::int64_t>(tile.q, entry.q_end * view.group_size - seen.q_row);
@@ -55,6 +64,20 @@ std::int64_t live_tokens(const Spec& spec, const PlanView& view, int entry, std:
   return std::max<std::int64_t>(0, std::min(keys.end, seen.end) - begin);
 }
 
+std::span<const ViewEntry> own_entries(const PlanView& plan) {
+  const auto end = std::find_if(plan.entries.begin(), plan.entries.end(),
+                                [](const ViewEntry& entry) { return entry.level > 0; });
+  return {plan.entries.begin(), end};
+}
+
+std::vector<int> merges_of(const PlanView& plan, const ViewItem& item) {
+  if (item.merge < 0) return {};
+  if (item.level == 0) return {item.merge};
+  std::vector<int> merges = plan.entries[item.entry].merges;
+  for (int& merge : merges) merge += item.kv_head;
+  return merges;
+}
+
 PlanView view_plan(const Spec& spec, const Json& plan, const CostModel& cost) {
   PlanView view{.group_size = spec.group_size,
                 .kv_heads = plan["heads"]["kv"],
@@ -63,7 +86,7 @@ PlanView view_plan(const Spec& spec, const Json& plan, const CostModel& cost) {
                 .block_bytes = plan["block_bytes"]};
   for (const Json& tile : plan["kernel"]["classes"])
     view.classes.push_back({.q = tile["q"], .kv = tile["kv"], .stages = tile["stages"]});
-  for (const Json& row : plan["requests"]) view.entries.push_back(view_entry(row));
+  for (const Json& row : plan["requests"]) view.entries.push_back(view_entry(row, view.entries));
   for (const Json& queue : plan["queues"]) {
     std::vector<ViewItem>& items = view.queues.emplace_back();
     double end = 0;

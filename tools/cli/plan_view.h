@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/divide_up.h"
@@ -15,14 +16,19 @@
 
 namespace attnloom::cli {
 
-// An entry of the request table: a request, or with bsr one row of blocks of a request.
+// An entry of the request table: a request, or with bsr one row of blocks of a request, or a tile
+// of a shared prefix.
 struct ViewEntry {
-  int request = 0;  // the request's number
-  std::int64_t qo_len = 0;
+  int request = 0;           // the request's number; of a prefix tile the one whose pages it reads
+  std::int64_t qo_len = 0;   // of a prefix tile 0
   std::int64_t q_first = 0;  // query tokens of the entry, within the request
   std::int64_t q_end = 0;
   std::int64_t kv_len = 0;
   std::int64_t walk_len = 0;
+  std::int64_t walk_begin = 0;  // keys before it are those of other entries: shared prefixes
+  int level = 0;                // of a prefix tile, the outermost 1; else 0
+  std::vector<int> members;     // of a prefix tile: requests whose rows it holds, ...
+  std::vector<int> merges;      // ... and the merge of each on KV head 0
 };
 
 struct KeyRange {
@@ -39,7 +45,7 @@ struct ViewItem {
   KeyRange keys;
   int tile_class = 0;
   int merge = -1;    // of a split tile; -1: alone
-  int level = 0;     // of a shared prefix; 0: of one request
+  int level = 0;     // of a prefix tile; 0: of one request
   double cost = 0;   // in the plan's model
   double start = 0;  // cost of what stands before it in the queue
 };
@@ -55,6 +61,13 @@ struct PlanView {
   double ideal = 0;                           // the mean
   std::int64_t block_bytes = 0;
 };
+
+// Those of requests alone; prefix tiles come behind them.
+std::span<const ViewEntry> own_entries(const PlanView& plan);
+
+// The output tiles that the item leaves a state of: none, its own, or with a prefix tile one a
+// member.
+std::vector<int> merges_of(const PlanView& plan, const ViewItem& item);
 
 PlanView view_plan(const Spec& spec, const Json& plan, const CostModel& cost);
 

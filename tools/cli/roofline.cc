@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <map>
+#include <utility>
 
 #include "base/join_ranges.h"
 #include "tools/cli/text_format.h"
@@ -57,37 +59,63 @@ class Counting {
   Counting(const CaseFile& file, const PlanView& plan) : file_(file), plan_(plan) {}
 
   Roofline count() {
-    Roofline roofline;
-    std::vector<KeyRange> slots;  // of the cache, by all requests
+    count_prefixes();
     for (int r = 0; r < file_.batch(); ++r) {
       Seen seen = see(r);
       join_ranges(seen.keys);
-      roofline.requests.push_back(traffic(r, seen));
-      if (shares_pages()) add_slots(r, seen.keys, slots);
+      roofline_.requests.push_back(traffic(r, seen));
+      if (shares_pages()) add_slots(r, seen.keys);
     }
-    for (const auto& queue : plan_.queues) {
-      for (const ViewItem& item : queue) {
-        if (item.merge >= 0)
-          roofline.requests[item.request].partial_bytes +=
-              2.0 * sizeof(float) * static_cast<double>(item.rows) * (file_.spec.head_dim.vo + 1);
-      }
-    }
-    for (const Traffic& one : roofline.requests) {
-      roofline.all.pairs += one.pairs;
-      roofline.all.flops += one.flops;
-      roofline.all.kv_bytes += one.kv_bytes;
-      roofline.all.q_bytes += one.q_bytes;
-      roofline.all.o_bytes += one.o_bytes;
-      roofline.all.partial_bytes += one.partial_bytes;
-    }
+    count_states();
+    for (const Traffic& one : roofline_.requests) roofline_.all.add(one);
+    for (const PrefixTraffic& one : roofline_.prefixes) roofline_.all.add(one.traffic);
     if (shares_pages()) {
-      join_ranges(slots);
-      roofline.all.kv_bytes = total(slots) * key_bytes();
+      join_ranges(slots_);
+      roofline_.all.kv_bytes = total(slots_) * key_bytes();
     }
-    return roofline;
+    return std::move(roofline_);
   }
 
  private:
+  void count_prefixes() {
+    roofline_.prefix_len.assign(file_.qo_len.size(), 0);
+    for (int i = 0; i < std::ssize(plan_.entries); ++i) {
+      const ViewEntry& entry = plan_.entries[i];
+      if (entry.level == 0) continue;
+      // Those of a request come from the outermost to the innermost.
+      for (const int member : entry.members) roofline_.prefix_len[member] = entry.walk_len;
+      const KeyRange keys{entry.walk_begin, entry.walk_len};
+      const double pairs =
+          static_cast<double>(entry.q_end) * static_cast<double>(keys.end - keys.begin);
+      prefix_of_entry_[i] = roofline_.prefixes.size();
+      roofline_.prefixes.push_back(
+          {.level = entry.level,
+           .members = entry.members,
+           .tokens = entry.q_end,
+           .keys = keys,
+           .traffic = {
+               .pairs = pairs, .flops = flops_of(pairs), .kv_bytes = total({keys}) * key_bytes()}});
+      add_slots(entry.request, {keys});
+    }
+  }
+
+  void count_states() {
+    for (const auto& queue : plan_.queues) {
+      for (const ViewItem& item : queue) {
+        if (item.merge < 0) continue;
+        Traffic& traffic = item.level > 0 ? roofline_.prefixes[prefix_of_entry_[item.entry]].traffic
+                                          : roofline_.requests[item.request];
+        traffic.partial_bytes +=
+            2.0 * sizeof(float) * static_cast<double>(item.rows) * (file_.spec.head_dim.vo + 1);
+      }
+    }
+  }
+
+  double flops_of(double pairs) const {
+    const HeadDim& dim = file_.spec.head_dim;
+    return 2 * pairs * file_.q_heads * (dim.qk + dim.vo);
+  }
+
   bool shares_pages() const { return !file_.page_indices.empty(); }
 
   double key_bytes() const {
@@ -102,7 +130,8 @@ class Counting {
     const bool bsr = file_.spec.layout.kv == KvLayout::kBsr;
     const std::int64_t block_row = bsr ? first_block_row(r) : 0;
     for (std::int64_t token = 0; token < file_.qo_len[r]; ++token) {
-      const KeyRange keys = row_keys(file_, r, plan_.window, token);
+      KeyRange keys = row_keys(file_, r, plan_.window, token);
+      keys.begin = std::max(keys.begin, roofline_.prefix_len[r]);
       if (bsr)
         see_blocks(r, block_row + token / file_.spec.layout.block_rows, token, keys, seen);
       else
@@ -142,13 +171,13 @@ class Counting {
     const Spec& spec = file_.spec;
     const double rows = static_cast<double>(file_.qo_len[r]) * file_.q_heads;
     return {.pairs = seen.pairs,
-            .flops = 2 * seen.pairs * file_.q_heads * (spec.head_dim.qk + spec.head_dim.vo),
+            .flops = flops_of(seen.pairs),
             .kv_bytes = total(seen.keys) * key_bytes(),
             .q_bytes = rows * spec.head_dim.qk * bytes_of(spec.dtype.q),
             .o_bytes = rows * spec.head_dim.vo * bytes_of(spec.dtype.o)};
   }
 
-  void add_slots(int r, const std::vector<KeyRange>& keys, std::vector<KeyRange>& slots) const {
+  void add_slots(int r, const std::vector<KeyRange>& keys) {
     const std::int64_t size = file_.spec.layout.page_size;
     const std::int32_t* pages = file_.page_indices.data() + file_.kv_indptr[r];
     for (KeyRange range : keys) {
@@ -156,7 +185,7 @@ class Counting {
         const std::int64_t page = range.begin / size;
         const std::int64_t end = std::min(range.end, (page + 1) * size);
         const std::int64_t shift = (pages[page] - page) * size;
-        slots.push_back({range.begin + shift, end + shift});
+        slots_.push_back({range.begin + shift, end + shift});
         range.begin = end;
       }
     }
@@ -164,6 +193,9 @@ class Counting {
 
   const CaseFile& file_;
   const PlanView& plan_;
+  Roofline roofline_;
+  std::map<int, std::size_t> prefix_of_entry_;
+  std::vector<KeyRange> slots_;  // of the cache, by all readers
 };
 
 struct Bound {
@@ -205,6 +237,10 @@ Json traffic_to_json(const Traffic& traffic, const Roofs& roofs) {
           {"seconds", bound.seconds}};
 }
 
+std::string by(std::int64_t queries, std::int64_t keys) {
+  return std::to_string(queries) + " x " + std::to_string(keys);
+}
+
 std::string text_row(const std::string& name, const std::string& lengths, const Traffic& traffic,
                      const Roofs& roofs) {
   const Bound bound = bound_of(traffic, roofs);
@@ -235,9 +271,21 @@ Roofline make_roofline(const CaseFile& file, const PlanView& plan) {
 Json roofline_to_json(const CaseFile& file, const Roofline& roofline, const Roofs& roofs) {
   Json requests = Json::array();
   for (int r = 0; r < file.batch(); ++r) {
-    Json row = {{"request", r}, {"qo_len", file.qo_len[r]}, {"kv_len", file.kv_len[r]}};
+    Json row = {{"request", r},
+                {"qo_len", file.qo_len[r]},
+                {"kv_len", file.kv_len[r]},
+                {"prefix_len", roofline.prefix_len[r]}};
     row.update(traffic_to_json(roofline.requests[r], roofs));
     requests.push_back(std::move(row));
+  }
+  Json prefixes = Json::array();
+  for (const PrefixTraffic& prefix : roofline.prefixes) {
+    Json row = {{"level", prefix.level},
+                {"members", prefix.members},
+                {"qo_len", prefix.tokens},
+                {"kv", {prefix.keys.begin, prefix.keys.end}}};
+    row.update(traffic_to_json(prefix.traffic, roofs));
+    prefixes.push_back(std::move(row));
   }
   return {{"device", roofs.device},
           {"roofs",
@@ -246,6 +294,7 @@ Json roofline_to_json(const CaseFile& file, const Roofline& roofline, const Roof
             {"ridge", roofs.flops_per_second / roofs.bytes_per_second},
             {"source", roofs.source}}},
           {"requests", std::move(requests)},
+          {"prefixes", std::move(prefixes)},
           {"all", traffic_to_json(roofline.all, roofs)}};
 }
 
@@ -260,9 +309,12 @@ std::string roofline_to_text(const CaseFile& file, const Roofline& roofline, con
     text += padded(column, 11);
   text += "  roof\n";
   for (int r = 0; r < file.batch(); ++r) {
-    text += text_row(std::to_string(r),
-                     std::to_string(file.qo_len[r]) + " x " + std::to_string(file.kv_len[r]),
+    text += text_row(std::to_string(r), by(file.qo_len[r], file.kv_len[r] - roofline.prefix_len[r]),
                      roofline.requests[r], roofs);
+  }
+  for (const PrefixTraffic& prefix : roofline.prefixes) {
+    text += text_row("prefix", by(prefix.tokens, prefix.keys.end - prefix.keys.begin),
+                     prefix.traffic, roofs);
   }
   return text + text_row("all", "", roofline.all, roofs);
 }

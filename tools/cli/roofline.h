@@ -35,12 +35,32 @@ struct Traffic {
   double o_bytes = 0;
   double partial_bytes = 0;  // states of split tiles, written once and read once
 
+  void add(const Traffic& other) {
+    pairs += other.pairs;
+    flops += other.flops;
+    kv_bytes += other.kv_bytes;
+    q_bytes += other.q_bytes;
+    o_bytes += other.o_bytes;
+    partial_bytes += other.partial_bytes;
+  }
   double bytes() const { return kv_bytes + q_bytes + o_bytes + partial_bytes; }
 };
 
+// A tile of a prefix that several requests share: its keys are read once for all of them. Queries
+// and outputs stand with the requests.
+struct PrefixTraffic {
+  int level = 0;
+  std::vector<int> members;  // requests
+  std::int64_t tokens = 0;   // of their queries
+  KeyRange keys;
+  Traffic traffic;
+};
+
 struct Roofline {
-  std::vector<Traffic> requests;
-  Traffic all;  // a page that several requests name is read once
+  std::vector<Traffic> requests;         // without what stands in prefixes
+  std::vector<std::int64_t> prefix_len;  // of each request: the keys that do
+  std::vector<PrefixTraffic> prefixes;
+  Traffic all;  // a page that several requests or prefix tiles name is read once
 };
 
 // Free masks (logits_mask) count as if they kept everything, as nobody knows what they drop.

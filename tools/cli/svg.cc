@@ -104,11 +104,12 @@ void Svg::open(double width, double height) {
          "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n";
 }
 
-void Svg::hatch(std::string_view name, int spacing) {
+void Svg::hatch(std::string_view name, int spacing, int degrees) {
   const std::string size = std::to_string(spacing);
   out_ += "<defs><pattern" + attribute("id", name) + attribute("width", size) +
           attribute("height", size) +
-          " patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
+          " patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(" + std::to_string(degrees) +
+          ")\">"
           "<rect width=\"1.6\" height=\"" +
           size + "\" fill=\"#202020\" fill-opacity=\"0.55\"/></pattern></defs>\n";
 }

@@ -27,7 +27,7 @@ struct SvgTextLook {
 class Svg {
  public:
   void open(double width, double height);
-  void hatch(std::string_view name, int spacing);
+  void hatch(std::string_view name, int spacing, int degrees);
   void box(const SvgBox& place, std::string_view fill, const SvgBoxLook& look);
   void text(double x, double y, std::string_view text, const SvgTextLook& look = {});
   void line(double x0, double y0, double x1, double y1, std::string_view colour, double width,
