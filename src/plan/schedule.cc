@@ -48,8 +48,9 @@ std::span<loom::WorkItem> place_items(std::vector<std::byte>& block, const PlanL
 class Scheduler {
  public:
   Scheduler(const Spec& spec, const KernelChoice& kernel, int ctas, const Workload& workload,
-            const std::vector<loom::RequestRow>& rows, const SharedRows& shared,
-            const Selection& selection, const CostModel& cost, ScheduleChoice choice)
+            std::span<const loom::RequestRow> rows, const SharedRows& shared,
+            const Selection& selection, const CostModel& cost, ScheduleChoice choice,
+            Memory* memory)
       : spec_(spec),
         kernel_(kernel),
         ctas_(ctas),
@@ -60,7 +61,14 @@ class Scheduler {
         choice_(choice),
         beta_(cost.beta),
         relaxed_(cost.profile != nullptr),
-        lanes_(std::gcd(ctas, workload.kv_heads)) {
+        memory_(memory),
+        costs_(memory),
+        least_(memory),
+        tiles_(memory),
+        runs_(memory),
+        lanes_(std::gcd(ctas, workload.kv_heads)),
+        order_(memory),
+        schedule_(memory) {
     for (const TileClass& tile : kernel.classes) costs_.push_back(cost.of_class(spec, tile, ctas));
   }
 
@@ -156,6 +164,7 @@ class Scheduler {
     const std::int64_t chunk = selection_.batch_invariant ? 0 : divide_up(tokens, ctas_);
     const std::int64_t prefix_chunk = divide_up(prefix_tokens, ctas_);
     schedule_.figures.chunk_tokens = chunk;
+    runs_.reserve(tiles_.size());  // more where tiles are split
     for (int t = 0; t < std::ssize(tiles_); ++t) {
       const std::int64_t kv = kernel_.classes[tiles_[t].tile_class].kv;
       std::int64_t own = chunk;
@@ -235,7 +244,8 @@ class Scheduler {
     if (selection_.batch_invariant || choice_ == ScheduleChoice::kAlgorithm1 || beta_ <= 0 ||
         !shared_.empty() || schedule_.figures.makespan <= kGoodBalance * schedule_.figures.ideal)
       return false;
-    const ContiguousCut other(tiles_, kernel_.classes, ctas_, workload_.kv_heads, costs_, relaxed_);
+    const ContiguousCut other(tiles_, kernel_.classes, ctas_, workload_.kv_heads, costs_, relaxed_,
+                              memory_);
     if (other.makespan() >= schedule_.figures.makespan) return false;
     other.emit(schedule_, place_items(block, layout, other.stored_items()));
     return true;
@@ -267,7 +277,7 @@ class Scheduler {
   // lane's item is followed by the others in order.
   void assign() {
     order_.reserve(static_cast<std::size_t>(items_ / lanes_));
-    LeastLoaded gangs(ctas_ / lanes_);
+    LeastLoaded gangs(ctas_ / lanes_, memory_);
     double total = 0;
     for (const Run& run : runs_) {
       const std::int64_t items = std::int64_t{run.chunks} * workload_.kv_heads / lanes_;
@@ -284,8 +294,8 @@ class Scheduler {
   }
 
   void scatter(std::span<loom::WorkItem> items) {
-    std::vector<int> next = gang_begins(order_, ctas_ / lanes_);
-    schedule_.queues = gang_queues(next, ctas_, lanes_);
+    std::pmr::vector<int> next = gang_begins(order_, ctas_ / lanes_, memory_);
+    gang_queues(next, ctas_, lanes_, &schedule_.queues);
     std::size_t place = 0;
     for (const Run& run : runs_) {
       for (int head = 0; head < workload_.kv_heads; head += lanes_) {
@@ -299,18 +309,19 @@ class Scheduler {
   const KernelChoice& kernel_;
   const int ctas_;
   const Workload& workload_;
-  const std::vector<loom::RequestRow>& rows_;
+  const std::span<const loom::RequestRow> rows_;
   const SharedRows& shared_;
   const Selection& selection_;
   const ScheduleChoice choice_;
   const double beta_;
   const bool relaxed_;
-  std::vector<ClassCost> costs_;     // of the kernel's classes
-  std::vector<std::int64_t> least_;  // least_chunk of each entry
-  std::vector<QueryTile> tiles_;     // of all entries, in their order
-  std::vector<Run> runs_;
+  Memory* const memory_;
+  std::pmr::vector<ClassCost> costs_;     // of the kernel's classes
+  std::pmr::vector<std::int64_t> least_;  // least_chunk of each entry
+  std::pmr::vector<QueryTile> tiles_;     // of all entries, in their order
+  std::pmr::vector<Run> runs_;
   const int lanes_;
-  std::vector<int> order_;  // the gang of each item
+  std::pmr::vector<int> order_;  // the gang of each item
   std::int64_t items_ = 0;
   std::int64_t partial_rows_ = 0;
   Schedule schedule_;
@@ -320,10 +331,11 @@ class Scheduler {
 
 Result<Schedule> make_schedule(const Spec& spec, const KernelChoice& kernel, int ctas,
                                const PlanLayout& layout, const Workload& workload,
-                               const std::vector<loom::RequestRow>& rows, const SharedRows& shared,
+                               std::span<const loom::RequestRow> rows, const SharedRows& shared,
                                const Selection& selection, const CostModel& cost,
-                               ScheduleChoice choice, std::vector<std::byte>& block) {
-  return Scheduler(spec, kernel, ctas, workload, rows, shared, selection, cost, choice)
+                               ScheduleChoice choice, std::vector<std::byte>& block,
+                               Memory* memory) {
+  return Scheduler(spec, kernel, ctas, workload, rows, shared, selection, cost, choice, memory)
       .run(layout, block);
 }
 
