@@ -103,8 +103,8 @@ std::int64_t ContiguousCut::take(int tile, std::int64_t at) const {
 }
 
 void ContiguousCut::emit(Schedule& schedule, std::span<loom::WorkItem> items) const {
-  std::pmr::vector<int> first_merge(chunks_.size(), -1,
-                                    memory_);  // of lane 0; the other lanes follow
+  // Of lane 0; the other lanes follow.
+  std::pmr::vector<int> first_merge(chunks_.size(), -1, memory_);
   int partial_rows = 0;
   schedule.merges.clear();
   for (std::size_t i = 0; i < chunks_.size(); ++i) {

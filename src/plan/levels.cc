@@ -137,7 +137,7 @@ class LevelCheck {
                    "request " + text(request) + ": wanted page " + text(first[differs - own]) +
                        " of request " + text(first_row(group)) + ", as they share it in group " +
                        text(static_cast<std::int64_t>(index)) + " of " +
-                       qo_indptr_.substr(0, qo_indptr_.find('.')).c_str() + ", given " +
+                       std::string(qo_indptr_, 0, qo_indptr_.find('.')) + ", given " +
                        text(*differs),
                    "members of a group list the same pages");
   }

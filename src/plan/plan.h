@@ -89,8 +89,8 @@ struct Plan {
 // Algorithm 1 (DESIGN §7). `generation` is stored in the header. `storage`: a block no longer used,
 // whose memory the new one takes over; pages fresh from the system were half the time of a plan of
 // 4096 items. `scratch`: where all else lies meanwhile. With both, a batch no larger than one
-// before it is planned without a call of operator new. Errors: those of check_workload; PLAN_BOUND
-// naming needed and available.
+// before it and cut like that one is planned without a call of operator new. Errors: those of
+// check_workload; PLAN_BOUND naming needed and available.
 Result<Plan> make_plan(const Spec& spec, const std::vector<KernelChoice>& kernels,
                        const PlanLimits& limits, const Workload& workload, std::uint64_t generation,
                        const CostModel& cost = {}, std::vector<std::byte> storage = {},

@@ -85,11 +85,7 @@ class Scheduler {
         check_room("merges", std::ssize(schedule_.merges), layout.max_merges, "max_batch"));
     ATTNLOOM_CHECK(check_room("partial rows", partial_rows_, layout.max_partial_rows, "max_batch"));
     schedule_.partial_rows = partial_rows_;
-    std::sort(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) {
-      if (a.prefix != b.prefix) return a.prefix;
-      if (a.cost != b.cost) return a.cost > b.cost;
-      return std::tie(a.tile, a.first_chunk) < std::tie(b.tile, b.first_chunk);
-    });
+    sort_runs();
     assign();
     if (relaxed_) schedule_.figures.reachable = reachable();
     if (take_shorter(layout, block)) return std::move(schedule_);
@@ -256,6 +252,19 @@ class Scheduler {
     run.first_chunk = static_cast<int>(first_chunk);
     run.chunks = static_cast<int>(chunks);
     runs_.push_back(run);
+  }
+
+  // Shared prefixes, then longest first.
+  void sort_runs() {
+    const auto before = [](const Run& a, const Run& b) {
+      if (a.prefix != b.prefix) return a.prefix;
+      if (a.cost != b.cost) return a.cost > b.cost;
+      return std::tie(a.tile, a.first_chunk) < std::tie(b.tile, b.first_chunk);
+    };
+    // A decode of equal lengths is in order as it was listed; to sort it again was a tenth of a
+    // plan.
+    if (!std::is_sorted(runs_.begin(), runs_.end(), before))
+      std::sort(runs_.begin(), runs_.end(), before);
   }
 
   // `head`: of lane 0.
