@@ -62,8 +62,10 @@ void plan(benchmark::State& state, Shape shape) {
   PlanLimits limits{shape.batch, qo_indptr.back(), 32, 8, 132};
   limits.share_prefixes = shape.shared_pages >= 0;
   std::vector<std::byte> storage;  // of the step before, as a plan object keeps it
+  PlanScratch scratch;
   for (auto _ : state) {
-    Result<Plan> made = make_plan(spec, *kernels, limits, workload, 1, {}, std::move(storage));
+    Result<Plan> made =
+        make_plan(spec, *kernels, limits, workload, 1, {}, std::move(storage), &scratch);
     if (!made.ok()) return state.SkipWithError(made.status().to_string().c_str());
     benchmark::DoNotOptimize(made->block.data());
     storage = std::move(made->block);

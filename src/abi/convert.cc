@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "abi/convert.h"
 
+#include <cstdio>
 #include <iterator>
 
 namespace attnloom {
@@ -31,11 +32,12 @@ Status convert_levels(const alm_workload& given, std::vector<SharedLevel>* out) 
                           "is NULL and level_count is " + std::to_string(given.level_count));
   out->resize(given.level_count);
   for (std::size_t l = 0; l < given.level_count; ++l) {
-    const std::string group = "workload.levels[" + std::to_string(l) + "].";
+    char group[48];  // too long for a std::string that allocates nothing
+    std::snprintf(group, sizeof(group), "workload.levels[%zu].", l);
     const alm_level& level = given.levels[l];
     SharedLevel& to = (*out)[l];
-    ATTNLOOM_CHECK(convert_array(level.qo_indptr, group.c_str(), "qo_indptr", &to.qo_indptr));
-    ATTNLOOM_CHECK(convert_array(level.page_indptr, group.c_str(), "page_indptr", &to.page_indptr));
+    ATTNLOOM_CHECK(convert_array(level.qo_indptr, group, "qo_indptr", &to.qo_indptr));
+    ATTNLOOM_CHECK(convert_array(level.page_indptr, group, "page_indptr", &to.page_indptr));
   }
   return ok_status();
 }

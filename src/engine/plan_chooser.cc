@@ -56,7 +56,7 @@ Result<Plan> PlanChooser::plan_of(const std::vector<KernelChoice>& choices,
                                   const std::vector<int>& among, const Workload& workload,
                                   std::uint64_t generation, std::vector<std::byte> storage) const {
   ATTNLOOM_TRY(Plan plan, make_plan(kernels_->spec(), choices, limits_, workload, generation, {},
-                                    std::move(storage)));
+                                    std::move(storage), &scratch_));
   if (!among.empty()) plan.kernel = among[plan.kernel];
   return plan;
 }

@@ -42,9 +42,9 @@ class PlanChooser {
     const AcquiredKernel* kernel = nullptr;
     std::vector<int> among;  // the kernels of the set that stood in; empty: none had to
   };
-  // `storage` is that of make_plan. Once the kernels are settled it allocates no more than
-  // make_plan does. Errors: those of make_plan and KernelSet::acquire; PLAN_BOUND where the kernels
-  // as compiled need more than `bound`.
+  // `storage` is that of make_plan. Once the kernels are settled it allocates what
+  // make_plan does: nothing, where storage and batches before had room. Errors: those of make_plan
+  // and KernelSet::acquire; PLAN_BOUND where the kernels as compiled need more than `bound`.
   Result<Choice> choose(const Workload& workload, std::uint64_t generation, Stream stream,
                         const PlanRoom& bound, std::vector<std::byte> storage);
   // What choose() would plan again for a choice `among` these kernels.
@@ -70,6 +70,7 @@ class PlanChooser {
   // may come out with another tile; then they are taken anew.
   std::vector<KernelChoice> choices_;
   PlanLayout layout_;
+  mutable PlanScratch scratch_;
   // Of kFallback, by kernel of the set: an error after which it is not asked for again in every
   // step; whether the layers were searched for it as a stand-in.
   std::vector<std::optional<Status>> failed_;

@@ -118,6 +118,7 @@ struct PlanObject::State {
   // Of an update, while it lasts (its arrays are the caller's); kept so that its memory is reused.
   Workload workload;
   void add_heads(Workload& given) const;
+  void make_room_in_spare();
   Status copy(const Plan& next_plan, std::uint64_t next, Stream stream);
 };
 
@@ -199,6 +200,14 @@ void PlanObject::State::add_heads(Workload& given) const {
   if (given.kv_heads == 0) given.kv_heads = limits.kv_heads;
 }
 
+// Two blocks take turns: whichever update is the first of its size pays for both, and the next one
+// for none.
+void PlanObject::State::make_room_in_spare() {
+  if (spare.capacity() >= plan.block.size()) return;
+  spare.clear();
+  spare.reserve(plan.block.capacity());
+}
+
 Status PlanObject::update(const Workload& given, Stream stream) {
   State& state = *state_;
   state.workload = given;
@@ -225,6 +234,7 @@ Status PlanObject::update(const Workload& given, Stream stream) {
   if (state.device) ATTNLOOM_CHECK(state.copy(chosen.plan, next, stream));
   state.spare = std::move(state.plan.block);
   state.plan = std::move(chosen.plan);
+  state.make_room_in_spare();
   state.kernel = chosen.kernel;
   state.among = std::move(chosen.among);
   state.generation = next;

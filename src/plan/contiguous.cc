@@ -16,9 +16,9 @@ int lanes_of(int ctas, int kv_heads) {
 
 }  // namespace
 
-ContiguousCut::ContiguousCut(const std::vector<QueryTile>& tiles,
+ContiguousCut::ContiguousCut(std::span<const QueryTile> tiles,
                              const std::vector<TileClass>& classes, int ctas, int kv_heads,
-                             const std::vector<ClassCost>& costs, bool relaxed)
+                             std::span<const ClassCost> costs, bool relaxed, Memory* memory)
     : tiles_(tiles),
       classes_(classes),
       ctas_(ctas),
@@ -27,7 +27,10 @@ ContiguousCut::ContiguousCut(const std::vector<QueryTile>& tiles,
       lanes_(lanes_of(ctas, kv_heads)),
       line_heads_(kv_heads / lanes_),
       groups_(ctas / lanes_),
-      chunks_(tiles.size() * static_cast<std::size_t>(line_heads_), 0) {
+      memory_(memory),
+      pieces_(memory),
+      chunks_(tiles.size() * static_cast<std::size_t>(line_heads_), 0, memory) {
+  pieces_.reserve(chunks_.size() + static_cast<std::size_t>(groups_));  // a split a border
   cut();
 }
 
@@ -100,7 +103,8 @@ std::int64_t ContiguousCut::take(int tile, std::int64_t at) const {
 }
 
 void ContiguousCut::emit(Schedule& schedule, std::span<loom::WorkItem> items) const {
-  std::vector<int> first_merge(chunks_.size(), -1);  // of lane 0; the other lanes follow
+  // Of lane 0; the other lanes follow.
+  std::pmr::vector<int> first_merge(chunks_.size(), -1, memory_);
   int partial_rows = 0;
   schedule.merges.clear();
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
@@ -112,10 +116,10 @@ void ContiguousCut::emit(Schedule& schedule, std::span<loom::WorkItem> items) co
       schedule.merges.push_back({partial_rows + lane * rows, chunks_[i]});
     partial_rows += chunks_[i] * lanes_ * rows;
   }
-  std::vector<int> gangs;
+  std::pmr::vector<int> gangs(memory_);
   gangs.reserve(pieces_.size());
   for (const Piece& piece : pieces_) gangs.push_back(piece.group);
-  schedule.queues = gang_queues(gang_begins(gangs, groups_), ctas_, lanes_);
+  gang_queues(gang_begins(gangs, groups_, memory_), ctas_, lanes_, &schedule.queues);
   for (std::size_t i = 0; i < pieces_.size(); ++i) {  // in the order of their gangs
     const Piece& piece = pieces_[i];
     const QueryTile& tile = tiles_[piece.tile];

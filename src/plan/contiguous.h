@@ -6,12 +6,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory_resource>
 #include <span>
 #include <vector>
 
 #include "plan/plan.h"
 #include "plan/query_tile.h"
 #include "plan/schedule.h"
+#include "plan/scratch.h"
 #include "spec/tiles.h"
 
 namespace attnloom {
@@ -20,8 +22,8 @@ namespace attnloom {
 // head.
 class ContiguousCut {
  public:
-  ContiguousCut(const std::vector<QueryTile>& tiles, const std::vector<TileClass>& classes,
-                int ctas, int kv_heads, const std::vector<ClassCost>& costs, bool relaxed);
+  ContiguousCut(std::span<const QueryTile> tiles, const std::vector<TileClass>& classes, int ctas,
+                int kv_heads, std::span<const ClassCost> costs, bool relaxed, Memory* memory);
 
   double makespan() const { return makespan_; }
   int stored_items() const { return static_cast<int>(pieces_.size()); }
@@ -47,21 +49,22 @@ class ContiguousCut {
   void close_group();
   int& chunks(int tile, int head) { return chunks_[tile * line_heads_ + head]; }
 
-  const std::vector<QueryTile>& tiles_;
+  const std::span<const QueryTile> tiles_;
   const std::vector<TileClass>& classes_;
   const int ctas_;
-  const std::vector<ClassCost>& costs_;  // of the classes
-  const bool relaxed_;                   // the costs say what a short piece costs
-  int lanes_ = 1;                        // KV heads that neighbouring CTAs walk side by side
-  int line_heads_ = 1;                   // KV heads on the line: kv_heads / lanes
-  int groups_ = 1;                       // CTAs / lanes
+  const std::span<const ClassCost> costs_;  // of the classes
+  const bool relaxed_;                      // the costs say what a short piece costs
+  int lanes_ = 1;                           // KV heads that neighbouring CTAs walk side by side
+  int line_heads_ = 1;                      // KV heads on the line: kv_heads / lanes
+  int groups_ = 1;                          // CTAs / lanes
   double share_ = 0;
   double used_ = 0;   // by the group
   double spent_ = 0;  // by all groups so far
   double makespan_ = 0;
   int group_ = 0;
-  std::vector<Piece> pieces_;
-  std::vector<int> chunks_;  // of each output tile of the line
+  Memory* const memory_;
+  std::pmr::vector<Piece> pieces_;
+  std::pmr::vector<int> chunks_;  // of each output tile of the line
 };
 
 }  // namespace attnloom

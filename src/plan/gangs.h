@@ -4,17 +4,20 @@
 // thread-safe.
 #pragma once
 
+#include <memory_resource>
 #include <span>
 #include <vector>
 
 #include "kernel_templates/loom/plan.cuh"
+#include "plan/scratch.h"
 
 namespace attnloom {
 
 // Where the items of each gang begin, [gangs + 1]. `gangs_of_items`: the gang of each item.
-std::vector<int> gang_begins(std::span<const int> gangs_of_items, int gangs);
+std::pmr::vector<int> gang_begins(std::span<const int> gangs_of_items, int gangs, Memory* memory);
 
 // The queues of `ctas` CTAs in gangs of `lanes`. CTAs that no gang has find empty ones.
-std::vector<loom::CtaQueue> gang_queues(std::span<const int> begins, int ctas, int lanes);
+void gang_queues(std::span<const int> begins, int ctas, int lanes,
+                 std::pmr::vector<loom::CtaQueue>* queues);
 
 }  // namespace attnloom

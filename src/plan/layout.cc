@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 #include "kernel_templates/loom/plan.cuh"
 #include "plan/invariant.h"
@@ -64,7 +65,7 @@ Status check_room(const char* what, std::int64_t needed, std::int64_t available,
                     std::string("make the plan object with a larger ") + limit);
 }
 
-int largest_query_tile(const std::vector<KernelChoice>& kernels) {
+int largest_query_tile(std::span<const KernelChoice> kernels) {
   int largest_single = 0;
   int largest_joint = std::numeric_limits<int>::max();
   for (const KernelChoice& kernel : kernels) {
@@ -82,7 +83,7 @@ namespace {
 constexpr int kLevels = 4;
 constexpr int kPartialRowsOfRequest = 32;
 
-ShareRoom share_room(const Spec& spec, const std::vector<KernelChoice>& kernels,
+ShareRoom share_room(const Spec& spec, std::span<const KernelChoice> kernels,
                      const PlanLimits& limits) {
   ShareRoom room;
   if (!limits.share_prefixes || limits.batch_invariant || !may_share_prefixes(spec)) return room;
@@ -110,11 +111,11 @@ ShareRoom share_room(const Spec& spec, const std::vector<KernelChoice>& kernels,
 //   entries that no class covers (the others make one tile): N <= kv_heads * floor((sum(x) + B * (T
 //   - 1)) / T) with B entries.
 // Rounding L up, by each class's own KV tile, only makes chunks fewer.
-Result<PlanLayout> table_sizes(const Spec& spec, const std::vector<KernelChoice>& kernels,
+Result<PlanLayout> table_sizes(const Spec& spec, std::span<const KernelChoice> kernels,
                                const PlanLimits& limits) {
   // The other kernels of the set are never launched.
   if (limits.batch_invariant && kernels.size() > 1)
-    return table_sizes(spec, {kernels[invariant_kernel(kernels)]}, limits);
+    return table_sizes(spec, kernels.subspan(invariant_kernel(kernels), 1), limits);
   std::int64_t max_ctas = 0;
   std::int64_t max_partial_rows = 0;
   for (const KernelChoice& kernel : kernels) {

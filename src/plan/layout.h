@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <span>
 
 #include "base/status.h"
 #include "spec/spec.h"
@@ -19,7 +19,7 @@ std::int64_t cta_count(const KernelChoice& kernel, const PlanLimits& limits);
 
 // The class a request's tiles fall back to when no class covers its rows, at its smallest over the
 // set.
-int largest_query_tile(const std::vector<KernelChoice>& kernels);
+int largest_query_tile(std::span<const KernelChoice> kernels);
 
 // PLAN_BOUND at "workload.<what>" when more is needed than `limit`, a field of PlanLimits, made
 // room for.

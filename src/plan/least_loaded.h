@@ -8,15 +8,18 @@
 #include <bit>
 #include <cstddef>
 #include <limits>
+#include <memory_resource>
 #include <vector>
+
+#include "plan/scratch.h"
 
 namespace attnloom {
 
 class LeastLoaded {
  public:
-  explicit LeastLoaded(int gangs)
+  explicit LeastLoaded(int gangs, Memory* memory = heap())
       : leaves_(std::bit_ceil(static_cast<std::size_t>(gangs))),
-        nodes_(2 * leaves_, Node{std::numeric_limits<double>::infinity(), 0}) {
+        nodes_(2 * leaves_, Node{std::numeric_limits<double>::infinity(), 0}, memory) {
     for (int gang = 0; gang < gangs; ++gang) nodes_[leaves_ + gang] = {0.0, gang};
     for (std::size_t node = leaves_ - 1; node > 0; --node)
       nodes_[node] = lesser(nodes_[2 * node], nodes_[2 * node + 1]);
@@ -47,7 +50,7 @@ class LeastLoaded {
   }
 
   std::size_t leaves_;
-  std::vector<Node> nodes_;  // the root is 1; leaves from leaves_ on
+  std::pmr::vector<Node> nodes_;  // the root is 1; leaves from leaves_ on
   double most_ = 0;
 };
 

@@ -2,6 +2,7 @@
 #include "plan/levels.h"
 
 #include <algorithm>
+#include <memory_resource>
 #include <numeric>
 #include <string>
 
@@ -32,53 +33,64 @@ Group group_of(const Workload& workload, const SharedLevel& level, std::size_t i
 
 class LevelCheck {
  public:
-  LevelCheck(const Spec& spec, const Workload& workload)
+  LevelCheck(const Spec& spec, const Workload& workload, Memory* memory)
       : workload_(workload),
-        shareable_(shareable_pages(spec, workload)),
-        group_(static_cast<std::size_t>(workload.batch()), 0),
-        pages_(static_cast<std::size_t>(workload.batch()), 0) {}
+        shareable_(shareable_pages(spec, workload, memory)),
+        qo_indptr_(memory),
+        page_indptr_(memory),
+        group_(static_cast<std::size_t>(workload.batch()), 0, memory),
+        pages_(static_cast<std::size_t>(workload.batch()), 0, memory) {}
 
   Status run() {
+    std::pmr::vector<int> groups(group_.size(), 0, group_.get_allocator());
     for (std::size_t l = 0; l < workload_.levels.size(); ++l) {
-      name_ = "levels[" + text(static_cast<std::int64_t>(l)) + "]";
+      set_names(l);
       ATTNLOOM_CHECK(check_arrays(workload_.levels[l]));
-      std::vector<int> groups(group_.size(), 0);
+      std::fill(groups.begin(), groups.end(), 0);
       for (std::size_t g = 0; g + 1 < workload_.levels[l].qo_indptr.size(); ++g) {
         ATTNLOOM_CHECK(check_group(workload_.levels[l], g));
         const Group group = group_of(workload_, workload_.levels[l], g);
         std::fill(groups.begin() + group.first_request, groups.begin() + group.request_end,
                   static_cast<int>(g));
       }
-      group_ = std::move(groups);
+      group_.swap(groups);
     }
     return ok_status();
   }
 
  private:
+  // "levels[1].qo_indptr" is too long for a std::string without memory of its own.
+  void set_names(std::size_t level) {
+    const std::string number = text(static_cast<std::int64_t>(level));
+    for (std::pmr::string* name : {&qo_indptr_, &page_indptr_}) {
+      name->assign("levels[").append(number).append("].");
+      name->append(name == &qo_indptr_ ? "qo_indptr" : "page_indptr");
+    }
+  }
+
   Status check_arrays(const SharedLevel& level) const {
     if (level.qo_indptr.empty()) {
-      return invalid("workload." + name_ + ".qo_indptr", "wanted groups + 1 entries, given 0",
+      return invalid("workload." + std::string(qo_indptr_), "wanted groups + 1 entries, given 0",
                      "a level without groups is [0]");
     }
-    ATTNLOOM_CHECK(check_length(name_ + ".page_indptr", level.page_indptr.size(),
+    ATTNLOOM_CHECK(check_length(page_indptr_, level.page_indptr.size(),
                                 static_cast<std::int64_t>(level.qo_indptr.size()),
                                 "one entry for each of qo_indptr"));
-    ATTNLOOM_CHECK(check_indptr(name_ + ".qo_indptr", level.qo_indptr));
-    ATTNLOOM_CHECK(check_indptr(name_ + ".page_indptr", level.page_indptr));
+    ATTNLOOM_CHECK(check_indptr(qo_indptr_, level.qo_indptr));
+    ATTNLOOM_CHECK(check_indptr(page_indptr_, level.page_indptr));
     const std::int32_t tokens = workload_.qo_indptr.back();
     if (level.qo_indptr.back() == tokens) return ok_status();
-    return invalid(
-        element(name_ + ".qo_indptr", static_cast<std::int64_t>(level.qo_indptr.size()) - 1),
-        "wanted the " + text(tokens) + " query tokens of the batch, given " +
-            text(level.qo_indptr.back()),
-        "requests that share nothing are groups of their own, without pages");
+    return invalid(element(qo_indptr_, static_cast<std::int64_t>(level.qo_indptr.size()) - 1),
+                   "wanted the " + text(tokens) + " query tokens of the batch, given " +
+                       text(level.qo_indptr.back()),
+                   "requests that share nothing are groups of their own, without pages");
   }
 
   Status check_group(const SharedLevel& level, std::size_t index) {
     const std::int32_t token = level.qo_indptr[index];
     const Group group = group_of(workload_, level, index);
     if (workload_.qo_indptr[group.first_request] != token) {
-      return invalid(element(name_ + ".qo_indptr", static_cast<std::int64_t>(index)),
+      return invalid(element(qo_indptr_, static_cast<std::int64_t>(index)),
                      "request " + text(group.first_request - 1) +
                          ": wanted a border between requests, given token " + text(token) +
                          " of it",
@@ -90,11 +102,10 @@ class LevelCheck {
   }
 
   Status check_member(const Group& group, std::size_t index, int request) {
-    const std::string path = element(name_ + ".qo_indptr", static_cast<std::int64_t>(index));
-    const std::string who = "request " + text(request) + ": ";
     if (group_[request] != group_[group.first_request]) {
-      return invalid(path,
-                     who + "wanted a group within one of the level before, given one of requests " +
+      return invalid(element(qo_indptr_, static_cast<std::int64_t>(index)),
+                     "request " + text(request) +
+                         ": wanted a group within one of the level before, given one of requests " +
                          text(group.first_request) + " to " + text(group.request_end - 1),
                      "levels are nested, the prefix of the most requests first");
     }
@@ -106,10 +117,10 @@ class LevelCheck {
                               : has_queries                    ? row
                                                                : end;
     if (end > most) {
-      return invalid(
-          element(name_ + ".page_indptr", static_cast<std::int64_t>(index) + 1),
-          who + "wanted at most " + text(most) + " pages over all levels, given " + text(end),
-          "shared pages are whole ones, of keys that all queries of a member see");
+      return invalid(element(page_indptr_, static_cast<std::int64_t>(index) + 1),
+                     "request " + text(request) + ": wanted at most " + text(most) +
+                         " pages over all levels, given " + text(end),
+                     "shared pages are whole ones, of keys that all queries of a member see");
     }
     pages_[request] = end;
     return has_queries ? check_pages(group, index, request, begin, end) : ok_status();
@@ -125,7 +136,8 @@ class LevelCheck {
     return invalid(element("page_indices", differs - workload_.page_indices.begin()),
                    "request " + text(request) + ": wanted page " + text(first[differs - own]) +
                        " of request " + text(first_row(group)) + ", as they share it in group " +
-                       text(static_cast<std::int64_t>(index)) + " of " + name_ + ", given " +
+                       text(static_cast<std::int64_t>(index)) + " of " +
+                       std::string(qo_indptr_, 0, qo_indptr_.find('.')) + ", given " +
                        text(*differs),
                    "members of a group list the same pages");
   }
@@ -138,25 +150,26 @@ class LevelCheck {
   }
 
   const Workload& workload_;
-  const std::vector<int> shareable_;
-  std::string name_;
-  std::vector<int> group_;           // of each request in the level before
-  std::vector<std::int64_t> pages_;  // of each request in the levels so far
+  const std::pmr::vector<int> shareable_;
+  std::pmr::string qo_indptr_;  // the arrays of the level, as errors name them
+  std::pmr::string page_indptr_;
+  std::pmr::vector<int> group_;           // of each request in the level before
+  std::pmr::vector<std::int64_t> pages_;  // of each request in the levels so far
 };
 
 }  // namespace
 
-Status check_levels(const Spec& spec, const Workload& workload) {
+Status check_levels(const Spec& spec, const Workload& workload, Memory* memory) {
   if (workload.levels.empty()) return ok_status();
-  return LevelCheck(spec, workload).run();
+  return LevelCheck(spec, workload, memory).run();
 }
 
-PrefixForest forest_of_levels(const Workload& workload) {
-  PrefixForest forest;
+PrefixForest forest_of_levels(const Workload& workload, Memory* memory) {
+  PrefixForest forest = no_prefixes(memory);
   forest.order.resize(static_cast<std::size_t>(workload.batch()));
   std::iota(forest.order.begin(), forest.order.end(), 0);
-  std::vector<int> node(forest.order.size(), -1);  // the innermost of each request
-  std::vector<int> pages(forest.order.size(), 0);  // of each request, shared or not
+  std::pmr::vector<int> node(forest.order.size(), -1, memory);  // the innermost of each request
+  std::pmr::vector<int> pages(forest.order.size(), 0, memory);  // of each request, shared or not
   for (const SharedLevel& level : workload.levels) {
     for (std::size_t g = 0; g + 1 < level.qo_indptr.size(); ++g) {
       const Group group = group_of(workload, level, g);

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "plan/prefix_tree.h"
+#include "plan/scratch.h"
 #include "plan/workload.h"
 #include "spec/spec.h"
 
@@ -14,9 +15,9 @@ namespace attnloom {
 // request or overlap a group of the level before without lying in it, more pages than a member's
 // row has, or than whole pages of keys that all its queries see where several members share them;
 // with a host mirror, members whose pages differ. REQUIRES: the other arrays were checked.
-Status check_levels(const Spec& spec, const Workload& workload);
+Status check_levels(const Spec& spec, const Workload& workload, Memory* memory);
 
 // A node for each group of several requests with pages. REQUIRES: check_levels passed.
-PrefixForest forest_of_levels(const Workload& workload);
+PrefixForest forest_of_levels(const Workload& workload, Memory* memory = heap());
 
 }  // namespace attnloom

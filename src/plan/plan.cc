@@ -120,43 +120,44 @@ void set_extents(const Spec& spec, const Workload& workload, const RowTable& tab
 }
 
 template <class T>
-void write_table(std::vector<std::byte>& block, std::size_t offset, const std::vector<T>& rows) {
+void write_table(std::vector<std::byte>& block, std::size_t offset,
+                 const std::pmr::vector<T>& rows) {
   if (!rows.empty()) std::memcpy(block.data() + offset, rows.data(), rows.size() * sizeof(T));
 }
 
 // Behind the items; their places go into the header.
 template <class T>
-unsigned append_table(std::vector<std::byte>& block, const std::vector<T>& rows) {
+unsigned append_table(std::vector<std::byte>& block, const std::pmr::vector<T>& rows) {
   const std::size_t offset = (block.size() + 15) / 16 * 16;
   block.resize(offset + rows.size() * sizeof(T));
   write_table(block, offset, rows);
   return static_cast<unsigned>(offset);
 }
 
-}  // namespace
-
-Result<Plan> make_plan(const Spec& spec, const std::vector<KernelChoice>& kernels,
-                       const PlanLimits& limits, const Workload& workload, std::uint64_t generation,
-                       const CostModel& cost, std::vector<std::byte> storage) {
+// make_plan with all that it needs meanwhile in `memory`.
+Result<Plan> plan_in(Memory* memory, const Spec& spec, const std::vector<KernelChoice>& kernels,
+                     const PlanLimits& limits, const Workload& workload, std::uint64_t generation,
+                     const CostModel& cost, std::vector<std::byte> storage) {
   ATTNLOOM_TRY(const PlanLayout layout, plan_layout(spec, kernels, limits));
-  ATTNLOOM_CHECK(check_workload(spec, workload));
+  ATTNLOOM_CHECK(check_workload(spec, workload, memory));
   ATTNLOOM_CHECK(check_limits(spec, limits, workload, cost));
-  RowTable table = make_row_table(spec, workload);
+  RowTable table = make_row_table(spec, workload, memory);
   const int entries = static_cast<int>(table.rows.size());
-  const SharedRows shared = share_prefixes(spec, workload, layout.share, table.rows);
-  const Selection selection = select_kernel(spec, kernels, table.rows, limits.batch_invariant);
+  const SharedRows shared = share_prefixes(spec, workload, layout.share, table.rows, memory);
+  const Selection selection =
+      select_kernel(spec, kernels, table.rows, limits.batch_invariant, memory);
   const KernelChoice& kernel = kernels[selection.kernel];
   const int ctas = static_cast<int>(cta_count(kernel, limits));
   Plan plan;
   plan.block = std::move(storage);
   ATTNLOOM_TRY(Schedule schedule,
                make_schedule(spec, kernel, ctas, layout, workload, table.rows, shared, selection,
-                             cost, limits.schedule, plan.block));
-  SharedTables lists;
+                             cost, limits.schedule, plan.block, memory));
+  SharedTables lists(memory);
   if (!shared.empty()) {
     ATTNLOOM_TRY(lists,
                  merge_shared(kernel, layout, workload.kv_heads, shared, table.rows, schedule,
-                              items_of(plan.block, layout, schedule.stored_items)));
+                              items_of(plan.block, layout, schedule.stored_items), memory));
   }
   plan.kernel = selection.kernel;
   plan.grid = ctas;
@@ -173,6 +174,20 @@ Result<Plan> make_plan(const Spec& spec, const std::vector<KernelChoice>& kernel
   write_table(plan.block, layout.queues_offset, schedule.queues);
   write_table(plan.block, layout.requests_offset, table.rows);
   write_table(plan.block, layout.merges_offset, schedule.merges);
+  return plan;
+}
+
+}  // namespace
+
+Result<Plan> make_plan(const Spec& spec, const std::vector<KernelChoice>& kernels,
+                       const PlanLimits& limits, const Workload& workload, std::uint64_t generation,
+                       const CostModel& cost, std::vector<std::byte> storage,
+                       PlanScratch* scratch) {
+  PlanScratch own;
+  PlanScratch& used = scratch ? *scratch : own;
+  Result<Plan> plan =
+      plan_in(&used, spec, kernels, limits, workload, generation, cost, std::move(storage));
+  if (scratch) scratch->release();
   return plan;
 }
 

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "plan/cost_model.h"
+#include "plan/scratch.h"
 #include "plan/shared_rows.h"
 #include "plan/workload.h"
 #include "spec/spec.h"
@@ -87,10 +88,13 @@ struct Plan {
 
 // Algorithm 1 (DESIGN §7). `generation` is stored in the header. `storage`: a block no longer used,
 // whose memory the new one takes over; pages fresh from the system were half the time of a plan of
-// 4096 items. Errors: those of check_workload; PLAN_BOUND naming needed and available.
+// 4096 items. `scratch`: where all else lies meanwhile. With both, a batch no larger than one
+// before it and cut like that one is planned without a call of operator new. Errors: those of
+// check_workload; PLAN_BOUND naming needed and available.
 Result<Plan> make_plan(const Spec& spec, const std::vector<KernelChoice>& kernels,
                        const PlanLimits& limits, const Workload& workload, std::uint64_t generation,
-                       const CostModel& cost = {}, std::vector<std::byte> storage = {});
+                       const CostModel& cost = {}, std::vector<std::byte> storage = {},
+                       PlanScratch* scratch = nullptr);
 
 // The plan as people read it: queues, merge map, figures (`attnloom plan --json`).
 Json plan_to_json(const Spec& spec, const std::vector<KernelChoice>& kernels, const Plan& plan);

@@ -22,8 +22,13 @@ int equal_pages(const std::int32_t* a, const std::int32_t* b, int count) {
 
 class Builder {
  public:
-  Builder(const Workload& workload, const std::vector<int>& most_pages)
-      : workload_(workload), most_pages_(most_pages) {
+  Builder(const Workload& workload, std::span<const int> most_pages, Memory* memory)
+      : workload_(workload),
+        most_pages_(most_pages),
+        memory_(memory),
+        nodes_(memory),
+        edges_(memory),
+        home_(memory) {
     const std::size_t batch = most_pages.size();
     nodes_.reserve(2 * batch + 1);
     nodes_.push_back({});
@@ -109,11 +114,17 @@ class Builder {
     return index;
   }
 
+  PrefixForest forest() const {
+    PrefixForest forest = no_prefixes(memory_);
+    forest.compared_pages = compared_;
+    return forest;
+  }
+
   // Members below each node, then what is worth a word from the root down.
   PrefixForest collect() {
-    if (!met_) return {.nodes = {}, .order = {}, .compared_pages = compared_};
-    const std::vector<int> depth_order = by_depth();
-    std::vector<int> members(nodes_.size(), 0);
+    if (!met_) return forest();
+    const std::pmr::vector<int> depth_order = by_depth();
+    std::pmr::vector<int> members(nodes_.size(), 0, memory_);
     for (const int node : home_) ++members[node];
     for (std::size_t i = nodes_.size() - 1; i > 0; --i)
       members[nodes_[depth_order[i]].parent] += members[depth_order[i]];
@@ -121,22 +132,22 @@ class Builder {
   }
 
   // Parents first: a child's pages begin behind its parent's.
-  std::vector<int> by_depth() const {
-    std::vector<int> order(nodes_.size());
+  std::pmr::vector<int> by_depth() const {
+    std::pmr::vector<int> order(nodes_.size(), memory_);
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin() + 1, order.end(),
-                     [&](int a, int b) { return nodes_[a].begin < nodes_[b].begin; });
+    std::sort(order.begin() + 1, order.end(), [&](int a, int b) {
+      return nodes_[a].begin != nodes_[b].begin ? nodes_[a].begin < nodes_[b].begin : a < b;
+    });
     return order;
   }
 
-  PrefixForest number(const std::vector<int>& depth_order, const std::vector<int>& members) {
-    PrefixForest forest;
-    forest.compared_pages = compared_;
+  PrefixForest number(std::span<const int> depth_order, std::span<const int> members) const {
+    PrefixForest forest = this->forest();
     // Where each node's members begin, and how many places its children took so far. The node's own
     // requests come behind those of its children.
-    std::vector<int> first(nodes_.size(), 0);
-    std::vector<int> taken(nodes_.size(), 0);
-    std::vector<int> kept(nodes_.size(), -1);
+    std::pmr::vector<int> first(nodes_.size(), 0, memory_);
+    std::pmr::vector<int> taken(nodes_.size(), 0, memory_);
+    std::pmr::vector<int> kept(nodes_.size(), -1, memory_);
     for (const int n : depth_order) {
       const int parent = nodes_[n].parent;
       if (parent >= 0) {
@@ -158,18 +169,19 @@ class Builder {
   }
 
   const Workload& workload_;
-  const std::vector<int>& most_pages_;
-  std::vector<Node> nodes_;  // nodes_[0] is the root, which has no pages
-  std::vector<Edge> edges_;  // open addressing
-  std::vector<int> home_;    // the node at which each request ends
-  bool met_ = false;         // two rows begin alike
+  const std::span<const int> most_pages_;
+  Memory* const memory_;
+  std::pmr::vector<Node> nodes_;  // nodes_[0] is the root, which has no pages
+  std::pmr::vector<Edge> edges_;  // open addressing
+  std::pmr::vector<int> home_;    // the node at which each request ends
+  bool met_ = false;              // two rows begin alike
   std::int64_t compared_ = 0;
 };
 
 }  // namespace
 
-std::vector<int> shareable_pages(const Spec& spec, const Workload& workload) {
-  std::vector<int> pages(static_cast<std::size_t>(workload.batch()), 0);
+std::pmr::vector<int> shareable_pages(const Spec& spec, const Workload& workload, Memory* memory) {
+  std::pmr::vector<int> pages(static_cast<std::size_t>(workload.batch()), 0, memory);
   for (int r = 0; r < workload.batch(); ++r) {
     const int qo_len = workload.qo_indptr[r + 1] - workload.qo_indptr[r];
     if (qo_len == 0) continue;
@@ -180,8 +192,9 @@ std::vector<int> shareable_pages(const Spec& spec, const Workload& workload) {
   return pages;
 }
 
-PrefixForest find_prefixes(const Workload& workload, const std::vector<int>& most_pages) {
-  return Builder(workload, most_pages).build();
+PrefixForest find_prefixes(const Workload& workload, std::span<const int> most_pages,
+                           Memory* memory) {
+  return Builder(workload, most_pages, memory).build();
 }
 
 }  // namespace attnloom

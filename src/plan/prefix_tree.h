@@ -5,8 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory_resource>
+#include <span>
 #include <vector>
 
+#include "plan/scratch.h"
 #include "plan/workload.h"
 
 namespace attnloom {
@@ -21,18 +24,24 @@ struct PrefixNode {
 };
 
 struct PrefixForest {
-  std::vector<PrefixNode> nodes;  // at least two members each; parents before children
-  std::vector<int> order;  // requests, the members of a node side by side; empty without nodes
+  std::pmr::vector<PrefixNode> nodes;  // at least two members each; parents before children
+  std::pmr::vector<int> order;  // requests, the members of a node side by side; empty without nodes
   std::int64_t compared_pages = 0;  // page numbers read while looking; at most two an index
 };
 
+inline PrefixForest no_prefixes(Memory* memory) {
+  return {.nodes = std::pmr::vector<PrefixNode>(memory), .order = std::pmr::vector<int>(memory)};
+}
+
 // The most pages of a request that others may read with it: whole ones, and only keys that all its
 // queries see. 0 for a request without queries.
-std::vector<int> shareable_pages(const Spec& spec, const Workload& workload);
+std::pmr::vector<int> shareable_pages(const Spec& spec, const Workload& workload,
+                                      Memory* memory = heap());
 
 // `most_pages`: of each request, no more than its row has. Each page number is compared with those
 // of one other row until they differ, so the work is O(pages), and a table that shares nothing is
 // read at its first page only. REQUIRES: check_workload passed; page_indices is given.
-PrefixForest find_prefixes(const Workload& workload, const std::vector<int>& most_pages);
+PrefixForest find_prefixes(const Workload& workload, std::span<const int> most_pages,
+                           Memory* memory = heap());
 
 }  // namespace attnloom

@@ -8,7 +8,7 @@ namespace {
 
 // Splits a request into its rows of blocks. `block_row`: the number of its first one in the batch.
 void add_block_rows(const Layout& layout, const Workload& workload, loom::RequestRow row,
-                    std::int64_t block_row, std::vector<loom::RequestRow>& rows) {
+                    std::int64_t block_row, std::pmr::vector<loom::RequestRow>& rows) {
   for (std::int64_t first = 0; first < row.qo_len; first += layout.block_rows, ++block_row) {
     row.q_first = static_cast<int>(first);
     row.q_end = static_cast<int>(std::min<std::int64_t>(first + layout.block_rows, row.qo_len));
@@ -20,9 +20,10 @@ void add_block_rows(const Layout& layout, const Workload& workload, loom::Reques
 
 }  // namespace
 
-RowTable make_row_table(const Spec& spec, const Workload& workload) {
-  RowTable table;
-  table.rows.reserve(static_cast<std::size_t>(workload.batch()));
+RowTable make_row_table(const Spec& spec, const Workload& workload, Memory* memory) {
+  RowTable table{.rows = std::pmr::vector<loom::RequestRow>(memory)};
+  table.rows.reserve(std::max<std::size_t>(workload.block_indptr.size(),
+                                           static_cast<std::size_t>(workload.batch())));
   std::int64_t block_row = 0;
   for (int r = 0; r < workload.batch(); ++r) {
     loom::RequestRow row{};

@@ -5,21 +5,23 @@
 #pragma once
 
 #include <cstdint>
+#include <memory_resource>
 #include <vector>
 
 #include "kernel_templates/loom/plan.cuh"
+#include "plan/scratch.h"
 #include "plan/workload.h"
 #include "spec/spec.h"
 
 namespace attnloom {
 
 struct RowTable {
-  std::vector<loom::RequestRow> rows;
+  std::pmr::vector<loom::RequestRow> rows;
   std::int64_t mask_bytes = 0;  // of the packed custom masks, each request from a byte of its own
 };
 
 // REQUIRES: check_workload passed.
-RowTable make_row_table(const Spec& spec, const Workload& workload);
+RowTable make_row_table(const Spec& spec, const Workload& workload, Memory* memory = heap());
 
 // The most entries that a batch within these bounds can have.
 std::int64_t most_rows(const Spec& spec, std::int64_t max_batch, std::int64_t max_qo_tokens);

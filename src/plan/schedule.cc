@@ -48,8 +48,9 @@ std::span<loom::WorkItem> place_items(std::vector<std::byte>& block, const PlanL
 class Scheduler {
  public:
   Scheduler(const Spec& spec, const KernelChoice& kernel, int ctas, const Workload& workload,
-            const std::vector<loom::RequestRow>& rows, const SharedRows& shared,
-            const Selection& selection, const CostModel& cost, ScheduleChoice choice)
+            std::span<const loom::RequestRow> rows, const SharedRows& shared,
+            const Selection& selection, const CostModel& cost, ScheduleChoice choice,
+            Memory* memory)
       : spec_(spec),
         kernel_(kernel),
         ctas_(ctas),
@@ -61,7 +62,14 @@ class Scheduler {
         beta_(cost.beta),
         relaxed_(cost.profile != nullptr),
         cost_(cost),
-        lanes_(std::gcd(ctas, workload.kv_heads)) {}
+        memory_(memory),
+        costs_(memory),
+        least_(memory),
+        tiles_(memory),
+        runs_(memory),
+        lanes_(std::gcd(ctas, workload.kv_heads)),
+        order_(memory),
+        schedule_(memory) {}
 
   Result<Schedule> run(const PlanLayout& layout, std::vector<std::byte>& block) {
     std::int64_t tiles = 0;  // on one KV head
@@ -76,11 +84,7 @@ class Scheduler {
         check_room("merges", std::ssize(schedule_.merges), layout.max_merges, "max_batch"));
     ATTNLOOM_CHECK(check_room("partial rows", partial_rows_, layout.max_partial_rows, "max_batch"));
     schedule_.partial_rows = partial_rows_;
-    std::sort(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) {
-      if (a.prefix != b.prefix) return a.prefix;
-      if (a.cost != b.cost) return a.cost > b.cost;
-      return std::tie(a.tile, a.first_chunk) < std::tie(b.tile, b.first_chunk);
-    });
+    sort_runs();
     assign();
     if (cost_.judges) schedule_.figures.reachable = reachable();
     if (take_shorter(layout, block)) return std::move(schedule_);
@@ -156,6 +160,7 @@ class Scheduler {
     const std::int64_t prefix_chunk = divide_up(prefix_tokens, ctas_);
     schedule_.figures.chunk_tokens = chunk;
     price(chunk);
+    runs_.reserve(tiles_.size());  // more where tiles are split
     for (int t = 0; t < std::ssize(tiles_); ++t) {
       const std::int64_t kv = kernel_.classes[tiles_[t].tile_class].kv;
       std::int64_t own = chunk;
@@ -170,12 +175,13 @@ class Scheduler {
 
   // What items of each class cost, by how long they are on average.
   void price(std::int64_t chunk) {
-    std::vector<std::int64_t> tokens(kernel_.classes.size(), 0);
-    std::vector<std::int64_t> tiles(kernel_.classes.size(), 0);
+    std::pmr::vector<std::int64_t> tokens(kernel_.classes.size(), 0, memory_);
+    std::pmr::vector<std::int64_t> tiles(kernel_.classes.size(), 0, memory_);
     for (const QueryTile& tile : tiles_) {
       tokens[tile.tile_class] += tile.live_end - tile.live_begin;
       ++tiles[tile.tile_class];
     }
+    costs_.reserve(tiles.size());
     for (std::size_t c = 0; c < tiles.size(); ++c) {
       std::int64_t usual = tokens[c] / std::max<std::int64_t>(tiles[c], 1);
       if (chunk > 0) usual = std::min(usual, chunk);
@@ -250,7 +256,8 @@ class Scheduler {
     if (selection_.batch_invariant || choice_ == ScheduleChoice::kAlgorithm1 || beta_ <= 0 ||
         !shared_.empty() || schedule_.figures.makespan <= kGoodBalance * schedule_.figures.ideal)
       return false;
-    const ContiguousCut other(tiles_, kernel_.classes, ctas_, workload_.kv_heads, costs_, relaxed_);
+    const ContiguousCut other(tiles_, kernel_.classes, ctas_, workload_.kv_heads, costs_, relaxed_,
+                              memory_);
     if (other.makespan() >= schedule_.figures.makespan) return false;
     other.emit(schedule_, place_items(block, layout, other.stored_items()));
     return true;
@@ -261,6 +268,19 @@ class Scheduler {
     run.first_chunk = static_cast<int>(first_chunk);
     run.chunks = static_cast<int>(chunks);
     runs_.push_back(run);
+  }
+
+  // Shared prefixes, then longest first.
+  void sort_runs() {
+    const auto before = [](const Run& a, const Run& b) {
+      if (a.prefix != b.prefix) return a.prefix;
+      if (a.cost != b.cost) return a.cost > b.cost;
+      return std::tie(a.tile, a.first_chunk) < std::tie(b.tile, b.first_chunk);
+    };
+    // A decode of equal lengths is in order as it was listed; to sort it again was a tenth of a
+    // plan.
+    if (!std::is_sorted(runs_.begin(), runs_.end(), before))
+      std::sort(runs_.begin(), runs_.end(), before);
   }
 
   // `head`: of lane 0.
@@ -282,7 +302,7 @@ class Scheduler {
   // lane's item is followed by the others in order.
   void assign() {
     order_.reserve(static_cast<std::size_t>(items_ / lanes_));
-    LeastLoaded gangs(ctas_ / lanes_);
+    LeastLoaded gangs(ctas_ / lanes_, memory_);
     double total = 0;
     for (const Run& run : runs_) {
       const std::int64_t items = std::int64_t{run.chunks} * workload_.kv_heads / lanes_;
@@ -299,8 +319,8 @@ class Scheduler {
   }
 
   void scatter(std::span<loom::WorkItem> items) {
-    std::vector<int> next = gang_begins(order_, ctas_ / lanes_);
-    schedule_.queues = gang_queues(next, ctas_, lanes_);
+    std::pmr::vector<int> next = gang_begins(order_, ctas_ / lanes_, memory_);
+    gang_queues(next, ctas_, lanes_, &schedule_.queues);
     std::size_t place = 0;
     for (const Run& run : runs_) {
       for (int head = 0; head < workload_.kv_heads; head += lanes_) {
@@ -314,19 +334,20 @@ class Scheduler {
   const KernelChoice& kernel_;
   const int ctas_;
   const Workload& workload_;
-  const std::vector<loom::RequestRow>& rows_;
+  const std::span<const loom::RequestRow> rows_;
   const SharedRows& shared_;
   const Selection& selection_;
   const ScheduleChoice choice_;
   const double beta_;
   const bool relaxed_;
   const CostModel& cost_;
-  std::vector<ClassCost> costs_;     // of the kernel's classes
-  std::vector<std::int64_t> least_;  // least_chunk of each entry
-  std::vector<QueryTile> tiles_;     // of all entries, in their order
-  std::vector<Run> runs_;
+  Memory* const memory_;
+  std::pmr::vector<ClassCost> costs_;     // of the kernel's classes
+  std::pmr::vector<std::int64_t> least_;  // least_chunk of each entry
+  std::pmr::vector<QueryTile> tiles_;     // of all entries, in their order
+  std::pmr::vector<Run> runs_;
   const int lanes_;
-  std::vector<int> order_;  // the gang of each item
+  std::pmr::vector<int> order_;  // the gang of each item
   std::int64_t items_ = 0;
   std::int64_t partial_rows_ = 0;
   Schedule schedule_;
@@ -336,10 +357,11 @@ class Scheduler {
 
 Result<Schedule> make_schedule(const Spec& spec, const KernelChoice& kernel, int ctas,
                                const PlanLayout& layout, const Workload& workload,
-                               const std::vector<loom::RequestRow>& rows, const SharedRows& shared,
+                               std::span<const loom::RequestRow> rows, const SharedRows& shared,
                                const Selection& selection, const CostModel& cost,
-                               ScheduleChoice choice, std::vector<std::byte>& block) {
-  return Scheduler(spec, kernel, ctas, workload, rows, shared, selection, cost, choice)
+                               ScheduleChoice choice, std::vector<std::byte>& block,
+                               Memory* memory) {
+  return Scheduler(spec, kernel, ctas, workload, rows, shared, selection, cost, choice, memory)
       .run(layout, block);
 }
 

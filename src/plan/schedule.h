@@ -6,12 +6,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory_resource>
 #include <span>
 #include <vector>
 
 #include "base/status.h"
 #include "kernel_templates/loom/plan.cuh"
 #include "plan/plan.h"
+#include "plan/scratch.h"
 #include "plan/select.h"
 #include "plan/shared_rows.h"
 
@@ -25,11 +27,13 @@ inline std::span<loom::WorkItem> items_of(std::vector<std::byte>& block, const P
 }
 
 struct Schedule {
-  std::vector<loom::CtaQueue> queues;   // [CTAs]
-  int lanes = 1;                        // CTAs of a gang: each item stands for one a lane
-  int stored_items = 0;                 // of gangs
-  std::vector<loom::MergeTile> merges;  // by (request, query tile, head)
-  std::int64_t partial_rows = 0;        // that these merges use
+  explicit Schedule(Memory* memory) : queues(memory), merges(memory) {}
+
+  std::pmr::vector<loom::CtaQueue> queues;   // [CTAs]
+  int lanes = 1;                             // CTAs of a gang: each item stands for one a lane
+  int stored_items = 0;                      // of gangs
+  std::pmr::vector<loom::MergeTile> merges;  // by (request, query tile, head)
+  std::int64_t partial_rows = 0;             // that these merges use
   PlanFigures figures;
 };
 
@@ -38,8 +42,9 @@ struct Schedule {
 // REQUIRES: check_workload passed. Errors: PLAN_BOUND where `layout` has no room.
 Result<Schedule> make_schedule(const Spec& spec, const KernelChoice& kernel, int ctas,
                                const PlanLayout& layout, const Workload& workload,
-                               const std::vector<loom::RequestRow>& rows, const SharedRows& shared,
+                               std::span<const loom::RequestRow> rows, const SharedRows& shared,
                                const Selection& selection, const CostModel& cost,
-                               ScheduleChoice choice, std::vector<std::byte>& block);
+                               ScheduleChoice choice, std::vector<std::byte>& block,
+                               Memory* memory);
 
 }  // namespace attnloom

@@ -9,25 +9,26 @@ namespace attnloom {
 namespace {
 
 // The smallest class that holds `rows` packed rows, else the largest. REQUIRES: classes ascending.
-int class_for(const std::vector<int>& query_tiles, std::int64_t rows) {
+int class_for(std::span<const int> query_tiles, std::int64_t rows) {
   const auto found = std::lower_bound(query_tiles.begin(), query_tiles.end(), rows);
   return static_cast<int>(
       std::min<std::ptrdiff_t>(found - query_tiles.begin(), std::ssize(query_tiles) - 1));
 }
 
-std::vector<int> query_tiles_of(const KernelChoice& kernel) {
-  std::vector<int> tiles;
+std::pmr::vector<int> query_tiles_of(const KernelChoice& kernel, Memory* memory) {
+  std::pmr::vector<int> tiles(memory);
   for (const TileClass& tile : kernel.classes) tiles.push_back(tile.q);
   return tiles;
 }
 
 // One kernel for all batches, and each entry's class by its own rows.
 Selection select_invariant(const Spec& spec, const std::vector<KernelChoice>& kernels,
-                           const std::vector<loom::RequestRow>& rows) {
-  Selection selection;
+                           std::span<const loom::RequestRow> rows, Memory* memory) {
+  Selection selection{.tile_class = std::pmr::vector<int>(memory)};
+  selection.tile_class.reserve(rows.size());
   selection.batch_invariant = true;
   selection.kernel = invariant_kernel(kernels);
-  const std::vector<int> classes = query_tiles_of(kernels[selection.kernel]);
+  const std::pmr::vector<int> classes = query_tiles_of(kernels[selection.kernel], memory);
   for (const loom::RequestRow& row : rows) {
     const std::int64_t packed = packed_rows(spec, row);
     selection.tile_class.push_back(packed == 0 ? 0 : class_for(classes, packed));
@@ -48,10 +49,11 @@ int fixed_kernel(const Spec& spec, const std::vector<KernelChoice>& kernels,
 }
 
 Selection select_kernel(const Spec& spec, const std::vector<KernelChoice>& kernels,
-                        const std::vector<loom::RequestRow>& rows, bool batch_invariant) {
-  if (batch_invariant) return select_invariant(spec, kernels, rows);
-  std::vector<int>
-      singles;  // query tiles of the single-class kernels, which lead the set in ascending order
+                        std::span<const loom::RequestRow> rows, bool batch_invariant,
+                        Memory* memory) {
+  if (batch_invariant) return select_invariant(spec, kernels, rows, memory);
+  std::pmr::vector<int> singles(
+      memory);  // query tiles of the single-class kernels, which lead the set in ascending order
   int joint = -1;
   for (int k = 0; k < std::ssize(kernels); ++k) {
     if (kernels[k].classes.size() == 1) singles.push_back(kernels[k].classes[0].q);
@@ -64,7 +66,7 @@ Selection select_kernel(const Spec& spec, const std::vector<KernelChoice>& kerne
   if (singles.size() > 1 && singles.back() == kLongQueryTile &&
       !std::all_of(rows.begin(), rows.end(), is_long))
     singles.pop_back();
-  Selection selection;
+  Selection selection{.tile_class = std::pmr::vector<int>(memory)};
   selection.tile_class.assign(rows.size(), 0);
   int lowest = static_cast<int>(singles.size());
   int highest = -1;
@@ -84,7 +86,7 @@ Selection select_kernel(const Spec& spec, const std::vector<KernelChoice>& kerne
     return selection;
   }
   selection.kernel = joint;
-  const std::vector<int> classes = query_tiles_of(kernels[joint]);
+  const std::pmr::vector<int> classes = query_tiles_of(kernels[joint], memory);
   for (std::size_t r = 0; r < rows.size(); ++r) {
     std::int64_t packed = packed_rows(spec, rows[r]);
     if (packed == 0) continue;

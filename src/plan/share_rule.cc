@@ -8,23 +8,25 @@ ShareRule::ShareRule(const Spec& spec)
       query_bytes(std::int64_t{spec.head_dim.qk} * bytes_of(spec.dtype.q)),
       state_bytes(2 * std::int64_t{spec.head_dim.vo + 1} * std::int64_t{sizeof(float)}) {}
 
-std::vector<bool> worth_sharing(const ShareRule& rule, const PrefixForest& forest,
-                                const std::vector<std::int64_t>& rows, std::int64_t tile_rows,
-                                int page_size) {
+std::pmr::vector<bool> worth_sharing(const ShareRule& rule, const PrefixForest& forest,
+                                     std::span<const std::int64_t> rows, std::int64_t tile_rows,
+                                     int page_size, Memory* memory) {
   struct Below {
     std::int64_t readers = 0;  // of a token that the node leaves to those below it
     std::int64_t rows = 0;
     std::int64_t fresh = 0;  // rows that no node below shares
   };
-  std::vector<std::int64_t> rows_before{0};  // in the forest's order
+  std::pmr::vector<std::int64_t> rows_before(memory);  // in the forest's order
+  rows_before.reserve(forest.order.size() + 1);
+  rows_before.push_back(0);
   for (const int request : forest.order) rows_before.push_back(rows_before.back() + rows[request]);
-  std::vector<Below> below(forest.nodes.size());
+  std::pmr::vector<Below> below(forest.nodes.size(), memory);
   for (std::size_t n = 0; n < forest.nodes.size(); ++n) {
     const PrefixNode& node = forest.nodes[n];
     const std::int64_t of_node = rows_before[node.member_end] - rows_before[node.first_member];
     below[n] = {node.member_end - node.first_member, of_node, of_node};
   }
-  std::vector<bool> worth(forest.nodes.size());
+  std::pmr::vector<bool> worth(forest.nodes.size(), false, memory);
   for (std::size_t n = forest.nodes.size(); n-- > 0;) {
     const PrefixNode& node = forest.nodes[n];
     const std::int64_t tiles = (below[n].rows + tile_rows - 1) / tile_rows;

@@ -4,9 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory_resource>
+#include <span>
 #include <vector>
 
 #include "plan/prefix_tree.h"
+#include "plan/scratch.h"
 
 namespace attnloom {
 
@@ -38,8 +41,8 @@ struct ShareRule {
 // tiles that would walk a prefix. The pages of a node that is left out go to the nodes right below
 // it and to its own members, so nodes are asked from the leaves up: what a node saves is counted
 // against the readers that it would otherwise leave to those. O(nodes).
-std::vector<bool> worth_sharing(const ShareRule& rule, const PrefixForest& forest,
-                                const std::vector<std::int64_t>& rows, std::int64_t tile_rows,
-                                int page_size);
+std::pmr::vector<bool> worth_sharing(const ShareRule& rule, const PrefixForest& forest,
+                                     std::span<const std::int64_t> rows, std::int64_t tile_rows,
+                                     int page_size, Memory* memory = heap());
 
 }  // namespace attnloom

@@ -11,16 +11,18 @@ namespace {
 class Merger {
  public:
   Merger(const KernelChoice& kernel, int kv_heads, const SharedRows& shared,
-         const std::vector<loom::RequestRow>& rows, Schedule& schedule,
-         std::span<loom::WorkItem> items)
+         std::span<const loom::RequestRow> rows, Schedule& schedule,
+         std::span<loom::WorkItem> items, Memory* memory)
       : kernel_(kernel),
         kv_heads_(kv_heads),
         shared_(shared),
         rows_(rows),
         schedule_(schedule),
         items_(items),
-        states_(rows.size()),
-        first_merge_(rows.size(), -1) {}
+        memory_(memory),
+        states_(rows.size(), memory),
+        first_merge_(rows.size(), -1, memory),
+        tables_(memory) {}
 
   SharedTables run() {
     place_states();
@@ -39,7 +41,7 @@ class Merger {
       int entry;
       int begin;
     };
-    std::vector<Chunk> chunks;
+    std::pmr::vector<Chunk> chunks(memory_);
     for (const loom::WorkItem& item : items_) {
       if (!shared_.shares(item.request, rows_[item.request])) continue;
       states_[item.request].rows = kernel_.classes[item.tile_class].q;
@@ -48,8 +50,8 @@ class Merger {
     std::sort(chunks.begin(), chunks.end(), [](const Chunk& a, const Chunk& b) {
       return a.entry != b.entry ? a.entry < b.entry : a.begin < b.begin;
     });
-    std::vector<int> begins;  // by entry
-    std::vector<int> first(rows_.size(), 0);
+    std::pmr::vector<int> begins(memory_);  // by entry
+    std::pmr::vector<int> first(rows_.size(), 0, memory_);
     for (const Chunk& chunk : chunks) {
       loom::StateRun& states = states_[chunk.entry];
       if (states.chunks == 0) {
@@ -70,15 +72,36 @@ class Merger {
     }
   }
 
+  struct Prefixes {
+    std::pmr::vector<int> begins;                  // of each entry, [entries + 1]
+    std::pmr::vector<const SharedMember*> listed;  // by request, the outermost first
+
+    std::span<const SharedMember* const> of(int request) const {
+      return std::span(listed).subspan(begins[request], begins[request + 1] - begins[request]);
+    }
+  };
+
+  Prefixes prefixes_of_requests() const {
+    Prefixes prefixes{
+        .begins = std::pmr::vector<int>(rows_.size() + 2, 0, memory_),
+        .listed = std::pmr::vector<const SharedMember*>(shared_.members.size(), memory_)};
+    // Two places ahead, so that the ends that are counted up below are the next one's begins.
+    std::pmr::vector<int>& ends = prefixes.begins;
+    for (const SharedMember& member : shared_.members) ++ends[member.request + 2];
+    for (std::size_t r = 2; r < ends.size(); ++r) ends[r] += ends[r - 1];
+    for (const SharedMember& member : shared_.members)
+      prefixes.listed[ends[member.request + 1]++] = &member;
+    return prefixes;
+  }
+
   void list_runs() {
-    std::vector<std::vector<const SharedMember*>> prefixes(rows_.size());
-    for (const SharedMember& member : shared_.members) prefixes[member.request].push_back(&member);
+    const Prefixes prefixes = prefixes_of_requests();
     for (int r = 0; r < std::ssize(rows_); ++r) {
-      if (prefixes[r].empty()) continue;
+      if (prefixes.of(r).empty()) continue;
       first_merge_[r] = static_cast<int>(schedule_.merges.size());
       const int first_run = static_cast<int>(tables_.runs.size());
       int states = 0;
-      for (const SharedMember* prefix : prefixes[r]) {
+      for (const SharedMember* prefix : prefixes.of(r)) {
         loom::StateRun run = states_[prefix->entry];
         run.row += prefix->row;
         states += run.chunks;
@@ -97,11 +120,12 @@ class Merger {
   const KernelChoice& kernel_;
   const int kv_heads_;
   const SharedRows& shared_;
-  const std::vector<loom::RequestRow>& rows_;
+  const std::span<const loom::RequestRow> rows_;
   Schedule& schedule_;
   std::span<loom::WorkItem> items_;
-  std::vector<loom::StateRun> states_;  // of each entry that shares
-  std::vector<int> first_merge_;        // of each entry that shares, on KV head 0
+  Memory* const memory_;
+  std::pmr::vector<loom::StateRun> states_;  // of each entry that shares
+  std::pmr::vector<int> first_merge_;        // of each entry that shares, on KV head 0
   SharedTables tables_;
 };
 
@@ -109,9 +133,9 @@ class Merger {
 
 Result<SharedTables> merge_shared(const KernelChoice& kernel, const PlanLayout& layout,
                                   int kv_heads, const SharedRows& shared,
-                                  const std::vector<loom::RequestRow>& rows, Schedule& schedule,
-                                  std::span<loom::WorkItem> items) {
-  SharedTables tables = Merger(kernel, kv_heads, shared, rows, schedule, items).run();
+                                  std::span<const loom::RequestRow> rows, Schedule& schedule,
+                                  std::span<loom::WorkItem> items, Memory* memory) {
+  SharedTables tables = Merger(kernel, kv_heads, shared, rows, schedule, items, memory).run();
   ATTNLOOM_CHECK(check_room("merges", std::ssize(schedule.merges), layout.max_merges, "max_batch"));
   ATTNLOOM_CHECK(
       check_room("partial rows", schedule.partial_rows, layout.max_partial_rows, "max_batch"));

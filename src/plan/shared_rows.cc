@@ -12,42 +12,51 @@ namespace {
 class Sharer {
  public:
   Sharer(const Spec& spec, const Workload& workload, const ShareRoom& room,
-         std::vector<loom::RequestRow>& rows)
-      : spec_(spec), workload_(workload), room_(room), rows_(rows) {
+         std::pmr::vector<loom::RequestRow>& rows, Memory* memory)
+      : spec_(spec),
+        workload_(workload),
+        room_(room),
+        rows_(rows),
+        memory_(memory),
+        packed_(memory),
+        forest_(no_prefixes(memory)),
+        worth_(memory),
+        shared_(memory) {
+    packed_.reserve(rows.size());
     for (const loom::RequestRow& row : rows)
       packed_.push_back(std::int64_t{row.qo_len} * spec.group_size);
   }
 
   SharedRows run() {
     find();
-    if (forest_.nodes.empty()) return {};
+    if (forest_.nodes.empty()) return SharedRows(memory_);
     shared_.walk_begin.assign(rows_.size(), 0);
     // The tokens of each node's members that are already shared.
-    std::vector<int> covered(forest_.nodes.size(), 0);
+    std::pmr::vector<int> covered(forest_.nodes.size(), 0, memory_);
     for (std::size_t n = 0; n < forest_.nodes.size(); ++n) {
       const PrefixNode& node = forest_.nodes[n];
       const int begin = node.parent < 0 ? 0 : covered[node.parent];
       const int end = node.end * spec_.layout.page_size;
       covered[n] = worth_[n] && add_node(node, begin, end) ? end : begin;
     }
-    if (shared_.empty()) return {};
+    if (shared_.empty()) return SharedRows(memory_);
     return std::move(shared_);
   }
 
  private:
   void find() {
     if (!workload_.levels.empty()) {
-      forest_ = forest_of_levels(workload_);
+      forest_ = forest_of_levels(workload_, memory_);
       worth_.assign(forest_.nodes.size(), true);
       return;
     }
-    std::vector<int> pages = shareable_pages(spec_, workload_);
+    std::pmr::vector<int> pages = shareable_pages(spec_, workload_, memory_);
     for (std::size_t r = 0; r < pages.size(); ++r) {
       if (!is_short(static_cast<int>(r))) pages[r] = 0;
     }
-    forest_ = find_prefixes(workload_, pages);
-    worth_ =
-        worth_sharing(ShareRule(spec_), forest_, packed_, room_.tile_rows, spec_.layout.page_size);
+    forest_ = find_prefixes(workload_, pages, memory_);
+    worth_ = worth_sharing(ShareRule(spec_), forest_, packed_, room_.tile_rows,
+                           spec_.layout.page_size, memory_);
   }
 
   // Two such requests fit a tile. One with more rows reads its keys for many rows as it is.
@@ -127,10 +136,11 @@ class Sharer {
   const Spec& spec_;
   const Workload& workload_;
   const ShareRoom& room_;
-  std::vector<loom::RequestRow>& rows_;
-  std::vector<std::int64_t> packed_;  // of each request
+  std::pmr::vector<loom::RequestRow>& rows_;
+  Memory* const memory_;
+  std::pmr::vector<std::int64_t> packed_;  // of each request
   PrefixForest forest_;
-  std::vector<bool> worth_;
+  std::pmr::vector<bool> worth_;
   std::int64_t partial_rows_ = 0;
   SharedRows shared_;
 };
@@ -138,10 +148,10 @@ class Sharer {
 }  // namespace
 
 SharedRows share_prefixes(const Spec& spec, const Workload& workload, const ShareRoom& room,
-                          std::vector<loom::RequestRow>& rows) {
+                          std::pmr::vector<loom::RequestRow>& rows, Memory* memory) {
   const bool given = !workload.levels.empty() || !workload.page_indices.empty();
-  if (!given || room.tile_rows < 2) return {};
-  return Sharer(spec, workload, room, rows).run();
+  if (!given || room.tile_rows < 2) return SharedRows(memory);
+  return Sharer(spec, workload, room, rows, memory).run();
 }
 
 }  // namespace attnloom

@@ -6,10 +6,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory_resource>
 #include <vector>
 
 #include "kernel_templates/loom/plan.cuh"
 #include "plan/prefix_tree.h"
+#include "plan/scratch.h"
 #include "plan/workload.h"
 #include "spec/spec.h"
 
@@ -24,9 +26,11 @@ struct SharedMember {
 };
 
 struct SharedRows {
-  std::vector<SharedMember> members;  // by entry; for each request the outermost prefix first
-  std::vector<loom::SharedToken> tokens;
-  std::vector<int> walk_begin;  // [entries] tokens of the walk before an entry's own
+  explicit SharedRows(Memory* memory) : members(memory), tokens(memory), walk_begin(memory) {}
+
+  std::pmr::vector<SharedMember> members;  // by entry; for each request the outermost prefix first
+  std::pmr::vector<loom::SharedToken> tokens;
+  std::pmr::vector<int> walk_begin;  // [entries] tokens of the walk before an entry's own
 
   bool empty() const { return members.empty(); }
   int begin_of(int entry) const { return empty() ? 0 : walk_begin[entry]; }
@@ -50,6 +54,6 @@ struct ShareRoom {
 // workload.levels says, else what the host mirror of the page indices shows and the byte model
 // (share_rule.h) finds worth it. REQUIRES: check_workload passed; may_share_prefixes(spec).
 SharedRows share_prefixes(const Spec& spec, const Workload& workload, const ShareRoom& room,
-                          std::vector<loom::RequestRow>& rows);
+                          std::pmr::vector<loom::RequestRow>& rows, Memory* memory = heap());
 
 }  // namespace attnloom

@@ -53,11 +53,11 @@ Status check_totals(const Spec& spec, const Workload& workload) {
 }
 
 Status check_scalar(const Param& param, double value) {
-  const std::string path = "workload.params." + param.name;
   if (param.type == ParamType::kF32) {
     if (!std::isfinite(value) || std::abs(value) <= std::numeric_limits<float>::max())
       return ok_status();
-    return invalid(path, "wanted a value that f32 can hold, given " + std::to_string(value),
+    return invalid("workload.params." + param.name,
+                   "wanted a value that f32 can hold, given " + std::to_string(value),
                    "scale it down");
   }
   const bool is_signed = param.type == ParamType::kI32;
@@ -65,20 +65,27 @@ Status check_scalar(const Param& param, double value) {
   const double high = is_signed ? std::numeric_limits<std::int32_t>::max()
                                 : std::numeric_limits<std::uint32_t>::max();
   if (value >= low && value <= high && value == std::trunc(value)) return ok_status();
-  return invalid(path,
+  return invalid("workload.params." + param.name,
                  "wanted a whole number in the range of " + std::string(json_name(param.type)) +
                      ", given " + std::to_string(value),
                  "declare the param as f32 for other values");
+}
+
+Status unknown_scalar(const Spec& spec, const std::string& name) {
+  std::vector<std::string> known;
+  for (const Param& param : spec.variant.params)
+    if (!is_pointer(param.type)) known.push_back(param.name);
+  const std::string near = nearest_name(name, known);
+  return invalid("workload.params." + name, "the spec has no scalar param of this name",
+                 near.empty() ? "leave it out" : "did you mean \"" + near + "\"?");
 }
 
 Status check_scalars(const Spec& spec, const Workload& workload) {
   const auto same_name = [](const std::string& name) {
     return [&name](const auto& other) { return other.name == name; };
   };
-  std::vector<std::string> known;
   for (const Param& param : spec.variant.params) {
     if (is_pointer(param.type)) continue;
-    known.push_back(param.name);
     const auto given =
         std::find_if(workload.scalars.begin(), workload.scalars.end(), same_name(param.name));
     if (given == workload.scalars.end()) {
@@ -89,15 +96,15 @@ Status check_scalars(const Spec& spec, const Workload& workload) {
     ATTNLOOM_CHECK(check_scalar(param, given->value));
   }
   for (const ScalarParam& scalar : workload.scalars) {
-    const std::string path = "workload.params." + scalar.name;
-    if (std::find(known.begin(), known.end(), scalar.name) == known.end()) {
-      const std::string near = nearest_name(scalar.name, known);
-      return invalid(path, "the spec has no scalar param of this name",
-                     near.empty() ? "leave it out" : "did you mean \"" + near + "\"?");
-    }
+    const auto is_it = [&](const Param& param) {
+      return !is_pointer(param.type) && param.name == scalar.name;
+    };
+    if (std::none_of(spec.variant.params.begin(), spec.variant.params.end(), is_it))
+      return unknown_scalar(spec, scalar.name);
     if (std::count_if(workload.scalars.begin(), workload.scalars.end(), same_name(scalar.name)) >
         1) {
-      return invalid(path, "wanted one value, given several", "give it once");
+      return invalid("workload.params." + scalar.name, "wanted one value, given several",
+                     "give it once");
     }
   }
   return ok_status();
@@ -136,7 +143,7 @@ std::int64_t kv_len(const Workload& workload, const Layout& layout, int request)
   return entries == 0 ? 0 : (entries - 1) * layout.page_size + workload.last_page_len[request];
 }
 
-Status check_workload(const Spec& spec, const Workload& workload) {
+Status check_workload(const Spec& spec, const Workload& workload, Memory* memory) {
   if (workload.qo_indptr.empty()) {
     return invalid("workload.qo_indptr", "wanted batch + 1 entries, given 0",
                    "an empty batch is [0]");
@@ -147,9 +154,9 @@ Status check_workload(const Spec& spec, const Workload& workload) {
                               "the batch size is that of qo_indptr, less one"));
   ATTNLOOM_CHECK(check_indptr("qo_indptr", workload.qo_indptr));
   ATTNLOOM_CHECK(check_indptr("kv_indptr", workload.kv_indptr));
-  ATTNLOOM_CHECK(check_kv_arrays(spec, workload));
+  ATTNLOOM_CHECK(check_kv_arrays(spec, workload, memory));
   ATTNLOOM_CHECK(check_totals(spec, workload));
-  ATTNLOOM_CHECK(check_levels(spec, workload));
+  ATTNLOOM_CHECK(check_levels(spec, workload, memory));
   return check_settings(spec, workload);
 }
 

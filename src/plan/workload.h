@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "plan/scratch.h"
 #include "spec/spec.h"
 
 namespace attnloom {
@@ -72,6 +73,6 @@ std::int64_t kv_len(const Workload& workload, const Layout& layout, int request)
 // in a row, levels that are not nested or go past what a member can share, heads that are not
 // q_heads == kv_heads * group_size, missing or unknown scalars, a scale that is not finite and > 0,
 // window below -1, totals past int32.
-Status check_workload(const Spec& spec, const Workload& workload);
+Status check_workload(const Spec& spec, const Workload& workload, Memory* memory = heap());
 
 }  // namespace attnloom

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/workload_layout.h"
 
+#include <memory_resource>
 #include <utility>
 #include <vector>
 
@@ -10,33 +11,33 @@ std::string text(std::int64_t value) {
   return std::to_string(value);
 }
 
-std::string element(const std::string& array, std::int64_t index) {
-  return "workload." + array + "[" + text(index) + "]";
+std::string element(std::string_view array, std::int64_t index) {
+  return std::string("workload.").append(array) + "[" + text(index) + "]";
 }
 
 Status invalid(std::string path, std::string cause, std::string remedy) {
   return make_error(Code::kWorkloadInvalid, std::move(path), std::move(cause), std::move(remedy));
 }
 
-Status check_length(const std::string& array, std::size_t given, std::int64_t wanted,
-                    const std::string& remedy) {
+Status check_length(std::string_view array, std::size_t given, std::int64_t wanted,
+                    std::string_view remedy) {
   if (static_cast<std::int64_t>(given) == wanted) return ok_status();
   return invalid(
-      "workload." + array,
+      std::string("workload.").append(array),
       "wanted " + text(wanted) + " entries, given " + text(static_cast<std::int64_t>(given)),
-      remedy);
+      std::string(remedy));
 }
 
-Status check_indptr(const std::string& array, std::span<const std::int32_t> indptr,
-                    const std::string& owner) {
+Status check_indptr(std::string_view array, std::span<const std::int32_t> indptr,
+                    std::string_view owner) {
   if (indptr[0] != 0) {
     return invalid(element(array, 0), "wanted 0, given " + text(indptr[0]), "indptr starts at 0");
   }
   for (std::size_t i = 1; i < indptr.size(); ++i) {
     if (indptr[i] >= indptr[i - 1]) continue;
     return invalid(element(array, static_cast<std::int64_t>(i)),
-                   owner + " " + text(static_cast<std::int64_t>(i) - 1) + ": wanted at least " +
-                       text(indptr[i - 1]) + ", given " + text(indptr[i]),
+                   std::string(owner) + " " + text(static_cast<std::int64_t>(i) - 1) +
+                       ": wanted at least " + text(indptr[i - 1]) + ", given " + text(indptr[i]),
                    "indptr never decreases; check that the array is int32 and contiguous");
   }
   return ok_status();
@@ -145,7 +146,8 @@ Status check_padded(const Workload& workload) {
 // The rows of blocks of one request: how many columns they list, and with a mirror which ones.
 class BlockRowCheck {
  public:
-  BlockRowCheck(const Spec& spec, const Workload& workload) : spec_(spec), workload_(workload) {}
+  BlockRowCheck(const Spec& spec, const Workload& workload, Memory* memory)
+      : spec_(spec), workload_(workload), seen_in_row_(memory) {}
 
   Status run() {
     const Layout& layout = spec_.layout;
@@ -153,8 +155,8 @@ class BlockRowCheck {
     for (int r = 0; r < workload_.batch(); ++r)
       rows += block_row_count(layout, workload_.qo_indptr[r + 1] - workload_.qo_indptr[r]);
     ATTNLOOM_CHECK(check_length("block_indptr", workload_.block_indptr.size(), rows + 1,
-                                "one entry for each " + text(layout.block_rows) +
-                                    " query tokens of a request, and one more"));
+                                "one entry for each layout.block[0] query tokens of a request, "
+                                "and one more"));
     ATTNLOOM_CHECK(check_indptr("block_indptr", workload_.block_indptr, "row of blocks"));
     ATTNLOOM_CHECK(check_mirror());
     std::int64_t row = 0;
@@ -176,16 +178,17 @@ class BlockRowCheck {
         "block_indptr ends at the number of entries in use");
   }
 
+  static std::string who(int request) { return "request " + text(request) + ": "; }
+
   Status check_row(int request, std::int64_t row) {
     const std::int64_t size = spec_.layout.block_columns;
     const std::int64_t tokens = kv_len(workload_, spec_.layout, request);
     const std::int64_t columns = (tokens + size - 1) / size;
     const std::int32_t begin = workload_.block_indptr[row];
     const std::int32_t end = workload_.block_indptr[row + 1];
-    const std::string who = "request " + text(request) + ": ";
     if (end - begin > columns || (end - begin) * size > kMaxLength) {
       return invalid(element("block_indptr", row + 1),
-                     who + "wanted at most " + text(std::min(columns, kMaxLength / size)) +
+                     who(request) + "wanted at most " + text(std::min(columns, kMaxLength / size)) +
                          " blocks of " + text(size) + " keys in a row, as it has " + text(tokens) +
                          " keys, given " + text(end - begin),
                      "list each block once");
@@ -194,17 +197,18 @@ class BlockRowCheck {
     for (std::int32_t i = begin; i < end; ++i) {
       const std::int32_t block = workload_.block_indices[i];
       if (block < 0 || block >= columns) {
-        return invalid(
-            element("block_indices", i),
-            who + "wanted a block from 0 to " + text(columns - 1) + ", given " + text(block),
-            "columns number the request's own keys in blocks of " + text(size));
+        return invalid(element("block_indices", i),
+                       who(request) + "wanted a block from 0 to " + text(columns - 1) + ", given " +
+                           text(block),
+                       "columns number the request's own keys in blocks of " + text(size));
       }
       if (static_cast<std::int64_t>(seen_in_row_.size()) < columns)
         seen_in_row_.resize(columns, -1);
       if (std::exchange(seen_in_row_[block], row) == row) {
-        return invalid(element("block_indices", i),
-                       who + "wanted each block once in a row, given " + text(block) + " again",
-                       "a repeated block would count twice");
+        return invalid(
+            element("block_indices", i),
+            who(request) + "wanted each block once in a row, given " + text(block) + " again",
+            "a repeated block would count twice");
       }
     }
     return ok_status();
@@ -212,7 +216,7 @@ class BlockRowCheck {
 
   const Spec& spec_;
   const Workload& workload_;
-  std::vector<std::int64_t> seen_in_row_;  // of each column: the last row that lists it
+  std::pmr::vector<std::int64_t> seen_in_row_;  // of each column: the last row that lists it
 };
 
 Status check_unused(const Spec& spec, const Workload& workload) {
@@ -237,7 +241,7 @@ Status check_unused(const Spec& spec, const Workload& workload) {
 
 }  // namespace
 
-Status check_kv_arrays(const Spec& spec, const Workload& workload) {
+Status check_kv_arrays(const Spec& spec, const Workload& workload, Memory* memory) {
   ATTNLOOM_CHECK(check_unused(spec, workload));
   switch (spec.layout.kv) {
     case KvLayout::kRagged:
@@ -248,7 +252,7 @@ Status check_kv_arrays(const Spec& spec, const Workload& workload) {
       ATTNLOOM_CHECK(check_pages(spec, workload));
       return check_page_indices(workload);
     case KvLayout::kBsr:
-      return BlockRowCheck(spec, workload).run();
+      return BlockRowCheck(spec, workload, memory).run();
   }
   return ok_status();
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// alm_run allocates nothing on the host: counted by operator new of this program.
+// alm_run and repeated alm_plan_update allocate nothing on the host: counted by operator new of
+// this program.
 #include <catch2/catch.hpp>
 
 #include "abi/handles.h"
@@ -102,68 +103,113 @@ TEST_CASE("after the first run of a plan, alm_run allocates nothing") {
   alm_kernel_destroy(kernel);
 }
 
-// What the plan itself needs is the planner's own affair.
-TEST_CASE("an update of a plan allocates no more than planning does") {
-  alm_context context = {std::make_unique<attnloom::Engine>(silent_options())};
+// A plan of the silent device, and what its updates allocate.
+class Updates {
+ public:
+  Updates(const std::string& spec, alm_plan_limits limits) : context_{engine()} {
+    const Told opened = tell([&](alm_error** error) {
+      return alm_kernel_open(&context_, spec.data(), spec.size(), &kernel_, error);
+    });
+    INFO(opened.path << " " << opened.cause);
+    REQUIRE(opened.code == ALM_OK);
+    limits.struct_bytes = sizeof limits;
+    limits.q_heads = 4;
+    limits.kv_heads = 2;
+    alm_plan_sizes sizes = {sizeof sizes, 0, 0};
+    REQUIRE(alm_plan_create(kernel_, &limits, &plan_, &sizes, nullptr) == ALM_OK);
+    staging_.resize(sizes.staging_bytes);
+    REQUIRE(alm_plan_bind(plan_, reinterpret_cast<void*>(0x10000), sizes.workspace_bytes,
+                          staging_.data(), staging_.size(), nullptr) == ALM_OK);
+  }
+  ~Updates() {
+    alm_plan_destroy(plan_);
+    alm_kernel_destroy(kernel_);
+  }
+  long allocations(const alm_workload& workload) {
+    const long before = allocations_so_far();
+    const alm_code code = alm_plan_update(plan_, &workload, nullptr, nullptr);
+    const long after = allocations_so_far();
+    CHECK(code == ALM_OK);
+    return after - before;
+  }
+  const attnloom::Plan& plan() const { return *plan_->plan->plan(); }
+
+ private:
+  static std::unique_ptr<attnloom::Engine> engine() {
+    return std::make_unique<attnloom::Engine>(silent_options());
+  }
+  alm_context context_;
+  alm_kernel* kernel_ = nullptr;
+  alm_plan* plan_ = nullptr;
+  std::vector<std::byte> staging_;
+};
+
+alm_index_array array_of(const std::vector<std::int32_t>& values) {
+  return {values.data(), static_cast<std::int64_t>(values.size()), 1, ALM_I32};
+}
+
+TEST_CASE("a second update of a plan allocates nothing") {
   const std::string spec =
       R"({"attnloom": 1, "kernel": "attention", "dtype": {"q": "bf16", "kv": "bf16", "o": "bf16"},
 "head_dim": {"qk": 64, "vo": 64}, "group_size": 2, "layout": {"kv": "ragged"},
 "variant": {"name": "capped", "params": [{"name": "cap_of_all_the_query_heads", "type": "f32"}],
 "logits_transform": "return cap_of_all_the_query_heads * logits;"}})";
-  alm_kernel* kernel = nullptr;
-  REQUIRE(alm_kernel_open(&context, spec.data(), spec.size(), &kernel, nullptr) == ALM_OK);
   alm_plan_limits limits = {};
-  limits.struct_bytes = sizeof limits;
   limits.max_batch = 4;
   limits.max_qo_tokens = 400;
-  limits.q_heads = 4;
-  limits.kv_heads = 2;
   limits.graph = GENERATE(0, 1);
-  alm_plan_sizes sizes = {sizeof sizes, 0, 0};
-  alm_plan* plan = nullptr;
-  REQUIRE(alm_plan_create(kernel, &limits, &plan, &sizes, nullptr) == ALM_OK);
-  std::vector<std::byte> staging(sizes.staging_bytes);
-  REQUIRE(alm_plan_bind(plan, reinterpret_cast<void*>(0x10000), sizes.workspace_bytes,
-                        staging.data(), staging.size(), nullptr) == ALM_OK);
-  const std::int32_t qo[] = {0, 1, 300, 301};
-  const std::int32_t kv[] = {0, 3000, 3300, 9000};
+  limits.batch_invariant = GENERATE(0, 1);
+  Updates updates(spec, limits);
+  const std::vector<std::int32_t> qo{0, 1, 300, 301}, kv{0, 3000, 3300, 9000};
   const alm_scalar cap = {"cap_of_all_the_query_heads", 30};
   alm_workload workload = {};
   workload.struct_bytes = sizeof workload;
-  workload.qo_indptr = {qo, 4, 1, ALM_I32};
-  workload.kv_indptr = {kv, 4, 1, ALM_I32};
+  workload.qo_indptr = array_of(qo);
+  workload.kv_indptr = array_of(kv);
   workload.scalars = &cap;
   workload.scalar_count = 1;
-  for (int i = 0; i < 3; ++i)  // the last two take turns with their memory
-    REQUIRE(alm_plan_update(plan, &workload, nullptr, nullptr) == ALM_OK);
+  CHECK(updates.allocations(workload) > 0);
+  CHECK(updates.allocations(workload) == 0);
+  const std::vector<std::int32_t> fewer_qo{0, 1, 200}, fewer_kv{0, 3000, 3200};
+  workload.qo_indptr = array_of(fewer_qo);
+  workload.kv_indptr = array_of(fewer_kv);
+  CHECK(updates.allocations(workload) == 0);
+}
 
-  // The same plan made directly, in memory of the same size.
-  const attnloom::KernelSet& kernels = plan->plan->kernels();
-  std::vector<attnloom::KernelChoice> choices = kernels.choices();
-  const int used = plan->plan->plan()->kernel;
-  if (limits.graph != 0) choices = {choices[used]};
-  const attnloom::PlanLimits same = {
-      .max_batch = 4, .max_qo_tokens = 400, .q_heads = 4, .kv_heads = 2, .sm_count = 4};
-  attnloom::Workload direct;
-  direct.q_heads = 4;
-  direct.kv_heads = 2;
-  direct.qo_indptr = qo;
-  direct.kv_indptr = kv;
-  direct.scalars = {{cap.name, cap.value}};
-  std::vector<std::byte> storage = plan->plan->plan()->block;
-  long before = allocations_so_far();
-  const auto made =
-      attnloom::make_plan(kernels.spec(), choices, same, direct, 5, {}, std::move(storage));
-  const long of_planning = allocations_so_far() - before;
-  REQUIRE(made.ok());
-  REQUIRE(made->block.size() == plan->plan->plan()->block.size());
-
-  before = allocations_so_far();
-  REQUIRE(alm_plan_update(plan, &workload, nullptr, nullptr) == ALM_OK);
-  const long of_update = allocations_so_far() - before;
-  CHECK(of_update <= of_planning);
-  alm_plan_destroy(plan);
-  alm_kernel_destroy(kernel);
+TEST_CASE("a second update with shared prefixes allocates nothing") {
+  const std::string spec =
+      R"({"attnloom": 1, "kernel": "attention", "dtype": {"q": "bf16", "kv": "bf16", "o": "bf16"},
+"head_dim": {"qk": 64, "vo": 64}, "group_size": 2, "layout": {"kv": "paged", "page_size": 16},
+"variant": {"name": "plain"}})";
+  constexpr int kRequests = 12, kPages = 40;
+  alm_plan_limits limits = {};
+  limits.max_batch = kRequests;
+  limits.max_qo_tokens = kRequests;
+  Updates updates(spec, limits);
+  std::vector<std::int32_t> qo{0}, kv{0}, last, pages;
+  for (int r = 0; r < kRequests; ++r) {
+    qo.push_back(r + 1);
+    kv.push_back((r + 1) * kPages);
+    last.push_back(16);
+    for (int p = 0; p < kPages; ++p) pages.push_back(p < 32 ? p : 1000 + r * kPages + p);
+  }
+  alm_workload workload = {};
+  workload.struct_bytes = sizeof workload;
+  workload.qo_indptr = array_of(qo);
+  workload.kv_indptr = array_of(kv);
+  workload.last_page_len = array_of(last);
+  workload.page_indices = array_of(pages);
+  workload.pool_pages = 10000;
+  const std::vector<std::int32_t> group{0, kRequests}, shared{0, 32};
+  const alm_level level = {array_of(group), array_of(shared)};
+  if (GENERATE(false, true)) {
+    workload.levels = &level;
+    workload.level_count = 1;
+  }
+  CHECK(updates.allocations(workload) > 0);
+  CHECK(updates.plan().figures.prefix_tiles > 0);
+  CHECK(updates.allocations(workload) == 0);
+  CHECK(updates.allocations(workload) == 0);
 }
 
 TEST_CASE("after the first run of a kernel, alm_append_run allocates nothing") {

@@ -100,6 +100,27 @@ inline attnloom::reference::Output judge(const Meaning& meaning, const Numbers& 
   return output.value();
 }
 
+inline void compare(const std::vector<std::uint16_t>& o, const std::vector<float>& lse,
+                    const attnloom::reference::Output& wanted) {
+  REQUIRE(o.size() == wanted.o.size());
+  REQUIRE(lse.size() == wanted.lse.size());
+  for (std::size_t row = 0; row < lse.size(); ++row) {
+    double difference = 0;
+    double size = 0;
+    for (std::size_t i = row * kDim; i < (row + 1) * kDim; ++i) {
+      const double got = attnloom::reference::from_bits(o[i], attnloom::DType::kF16);
+      difference += (got - wanted.o[i]) * (got - wanted.o[i]);
+      size += wanted.o[i] * wanted.o[i];
+    }
+    CAPTURE(row, difference, size, lse[row], wanted.lse[row]);
+    REQUIRE(std::sqrt(difference) <= 2e-3 * std::sqrt(size));
+    if (std::isinf(wanted.lse[row]))
+      REQUIRE(lse[row] == wanted.lse[row]);
+    else
+      REQUIRE(std::abs(lse[row] - wanted.lse[row]) <= 1e-3);
+  }
+}
+
 // Tensors as the pattern reads them: query rows x group, key rows x heads.
 struct Shapes {
   int group = 1;
@@ -180,27 +201,6 @@ class Rig {
     return {data, data + array.length};
   }
   static std::int64_t last(const alm_index_array& array) { return ints(array).back(); }
-
-  static void compare(const std::vector<std::uint16_t>& o, const std::vector<float>& lse,
-                      const attnloom::reference::Output& wanted) {
-    REQUIRE(o.size() == wanted.o.size());
-    REQUIRE(lse.size() == wanted.lse.size());
-    for (std::size_t row = 0; row < lse.size(); ++row) {
-      double difference = 0;
-      double size = 0;
-      for (std::size_t i = row * kDim; i < (row + 1) * kDim; ++i) {
-        const double got = attnloom::reference::from_bits(o[i], attnloom::DType::kF16);
-        difference += (got - wanted.o[i]) * (got - wanted.o[i]);
-        size += wanted.o[i] * wanted.o[i];
-      }
-      CAPTURE(row, difference, size, lse[row], wanted.lse[row]);
-      REQUIRE(std::sqrt(difference) <= 2e-3 * std::sqrt(size));
-      if (std::isinf(wanted.lse[row]))
-        REQUIRE(lse[row] == wanted.lse[row]);
-      else
-        REQUIRE(std::abs(lse[row] - wanted.lse[row]) <= 1e-3);
-    }
-  }
 
   attnloom::TempDirectory directory_;
   std::string folder_ = directory_ / "cache";

@@ -28,3 +28,20 @@ void operator delete(void* memory) noexcept {
 void operator delete(void* memory, std::size_t) noexcept {
   std::free(memory);
 }
+
+// Of memory resources, and of what is aligned to more than a cache's word.
+void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  ++allocations;
+  const std::size_t to = static_cast<std::size_t>(alignment);
+  return std::aligned_alloc(to, bytes == 0 ? to : (bytes + to - 1) / to * to);
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  if (void* memory = operator new(bytes, alignment, std::nothrow)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}

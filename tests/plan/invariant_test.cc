@@ -76,8 +76,9 @@ TEST_CASE("chunks: 512 tokens at least, 16 items of a head at most, all of them 
 TEST_CASE("one kernel serves every batch: the joint one, or the largest tile for any lengths") {
   CHECK(invariant_kernel(test::auto_kernels()) == 3);
   CHECK(invariant_kernel(test::one_kernel(16, 32)) == 0);
-  CHECK(invariant_kernel({test::kernel({{1, 64, 2}}), test::kernel({{16, 64, 2}}),
-                          test::kernel({{256, 64, 2}})}) == 1);
+  const std::vector<KernelChoice> singles{test::kernel({{1, 64, 2}}), test::kernel({{16, 64, 2}}),
+                                          test::kernel({{256, 64, 2}})};
+  CHECK(invariant_kernel(singles) == 1);
 }
 
 TEST_CASE("a request is cut the same alone and in 300 random batches") {

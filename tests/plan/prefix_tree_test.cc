@@ -62,10 +62,10 @@ TEST_CASE("What is no whole page of every query's keys is not shared") {
   Batch batch;
   batch.add_paged(1, 33, 16).add_paged(17, 33, 16).add_paged(0, 33, 16).add_paged(1, 32, 16);
   Spec spec = test::paged_spec(16);
-  CHECK(shareable_pages(spec, batch.view()) == std::vector<int>{2, 2, 0, 2});
+  CHECK(shareable_pages(spec, batch.view()) == std::pmr::vector<int>{2, 2, 0, 2});
   spec.variant.mask.causal = true;
   // The first of 17 queries sees 33 - 16 keys.
-  CHECK(shareable_pages(spec, batch.view()) == std::vector<int>{2, 1, 0, 2});
+  CHECK(shareable_pages(spec, batch.view()) == std::pmr::vector<int>{2, 1, 0, 2});
   Batch same;
   test::add_row(same, {1, 2, 3}, 1);
   test::add_row(same, {1, 2, 3}, 1);
@@ -136,10 +136,12 @@ TEST_CASE("A prefix is shared where it saves more bytes than its states cost") {
   CHECK(rule.key_bytes == 256);
   CHECK(rule.query_bytes == 128);
   CHECK(rule.state_bytes == 520);
+  const std::vector<std::int64_t> rows{4};
   const auto worth = [&](int pages, int requests, int tile_rows) -> bool {
-    const PrefixForest forest{.nodes = {{.end = pages, .member_end = requests}},
-                              .order = std::vector<int>(static_cast<std::size_t>(requests), 0)};
-    return worth_sharing(rule, forest, {4}, tile_rows, 16)[0];
+    const PrefixForest forest{
+        .nodes = {{.end = pages, .member_end = requests}},
+        .order = std::pmr::vector<int>(static_cast<std::size_t>(requests), 0)};
+    return worth_sharing(rule, forest, rows, tile_rows, 16)[0];
   };
   // 2 requests of 4 rows: 8 * (128 + 2 * 520) + 128 * 256 = 42112 bytes, or 164.5 tokens.
   CHECK_FALSE(worth(10, 2, 64));
@@ -156,9 +158,10 @@ TEST_CASE("A node that is left out leaves its pages to those below it") {
       .nodes = {{.parent = -1, .begin = 0, .end = 1, .member_end = 100},
                 {.parent = 0, .begin = 1, .end = 41, .member_end = 50},
                 {.parent = 0, .begin = 1, .end = 41, .first_member = 50, .member_end = 100}},
-      .order = std::vector<int>(100, 0)};
+      .order = std::pmr::vector<int>(100, 0)};
   const ShareRule rule(test::paged_spec(16));
-  CHECK(worth_sharing(rule, forest, {1}, 64, 16) == std::vector<bool>{false, true, true});
+  const std::vector<std::int64_t> rows{1};
+  CHECK(worth_sharing(rule, forest, rows, 64, 16) == std::pmr::vector<bool>{false, true, true});
 }
 
 }  // namespace

@@ -32,11 +32,11 @@ TEST_CASE("each row of blocks is an entry that keeps its request's lengths") {
   const Spec spec = test::bsr_spec(2, 3, 4);
   const Batch batch = two_requests();
   REQUIRE(check_workload(spec, batch.view()).ok());
-  const std::vector<loom::RequestRow> rows = make_row_table(spec, batch.view()).rows;
+  const auto rows = make_row_table(spec, batch.view()).rows;
   // batch, qo_begin, qo_len, q_first, q_end, kv_begin, kv_len, walk_len, list_begin
-  CHECK(rows == std::vector<loom::RequestRow>{{0, 0, 3, 0, 2, 0, 7, 6, 0, 0, 0},
-                                              {0, 0, 3, 2, 3, 0, 7, 0, 2, 0, 0},
-                                              {1, 3, 2, 0, 2, 7, 4, 3, 2, 0, 0}});
+  CHECK(rows == std::pmr::vector<loom::RequestRow>{{0, 0, 3, 0, 2, 0, 7, 6, 0, 0, 0},
+                                                   {0, 0, 3, 2, 3, 0, 7, 0, 2, 0, 0},
+                                                   {1, 3, 2, 0, 2, 7, 4, 3, 2, 0, 0}});
 }
 
 TEST_CASE("no tile crosses a row of blocks, and a row larger than a tile makes several") {

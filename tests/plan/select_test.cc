@@ -31,13 +31,13 @@ TEST_CASE("the largest tile serves batches of long prefills only") {
   CHECK(select(kernels, 4, {2048, 0, 5000}).kernel == 3);  // 8192 packed rows and more
   CHECK(select(kernels, 4, {2047, 5000}).kernel == 2);     // one is shorter: 128 serves both
   CHECK(select(kernels, 4, {4, 5000}).kernel == 4);        // the joint kernel has no 256
-  CHECK(select(kernels, 4, {4, 5000}).tile_class == std::vector<int>{0, 1});
+  CHECK(select(kernels, 4, {4, 5000}).tile_class == std::pmr::vector<int>{0, 1});
 }
 
 TEST_CASE("mixed batches get the joint kernel, each request the next class that it has") {
   const Selection selection = select(test::auto_kernels(), 1, {1, 17, 129, 0, 16});
   CHECK(selection.kernel == 3);
-  CHECK(selection.tile_class == std::vector<int>{0, 1, 1, 0, 0});  // 64 is mapped up to 128
+  CHECK(selection.tile_class == std::pmr::vector<int>{0, 1, 1, 0, 0});  // 64 is mapped up to 128
 }
 
 TEST_CASE("query tile 1 is for batches of nothing else") {
@@ -54,14 +54,14 @@ TEST_CASE("query tile 1 is for batches of nothing else") {
 TEST_CASE("a literal tile serves every batch") {
   const Selection selection = select(test::one_kernel(64, 32), 1, {1, 500});
   CHECK(selection.kernel == 0);
-  CHECK(selection.tile_class == std::vector<int>{0, 0});
+  CHECK(selection.tile_class == std::pmr::vector<int>{0, 0});
 }
 
 TEST_CASE("a set of a joint kernel alone serves every batch") {
   const std::vector<KernelChoice> joint = {test::kernel({{16, 64, 2}, {128, 64, 2}})};
   const Selection selection = select(joint, 1, {1, 17, 500});
   CHECK(selection.kernel == 0);
-  CHECK(selection.tile_class == std::vector<int>{0, 1, 1});
+  CHECK(selection.tile_class == std::pmr::vector<int>{0, 1, 1});
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 using test::Batch;
 
 struct Made {
-  std::vector<loom::RequestRow> rows;
+  std::pmr::vector<loom::RequestRow> rows;
   SharedRows shared;
 };
 
@@ -26,7 +26,7 @@ constexpr ShareRoom kAmple = {.entries = 1000,
 
 Made make(const Spec& spec, const Workload& workload, const ShareRoom& room = kAmple) {
   REQUIRE(check_workload(spec, workload).ok());
-  Made made{make_row_table(spec, workload).rows, {}};
+  Made made{make_row_table(spec, workload).rows, SharedRows(heap())};
   made.shared = share_prefixes(spec, workload, room, made.rows);
   return made;
 }
@@ -96,7 +96,7 @@ TEST_CASE("A prefix of three requests: two tiles, no request in both") {
   room.tile_rows = 48;  // two requests of 20 rows
   const Made made = make(spec, batch.view(), room);
   REQUIRE(made.rows.size() == 5);
-  CHECK(made.shared.walk_begin == std::vector<int>{640, 640, 640, 0, 0});
+  CHECK(made.shared.walk_begin == std::pmr::vector<int>{640, 640, 640, 0, 0});
   CHECK(made.rows[3].q_end == 10);
   CHECK(made.rows[3].member_count == 2);
   CHECK(made.rows[3].qo_len == 0);
@@ -143,7 +143,7 @@ TEST_CASE("Levels are taken as they are given") {
   workload.page_indices = {};
   const Made made = make(spec, workload);
   REQUIRE(made.rows.size() == 7);
-  CHECK(made.shared.walk_begin == std::vector<int>{32, 32, 32, 32, 0, 16, 16});
+  CHECK(made.shared.walk_begin == std::pmr::vector<int>{32, 32, 32, 32, 0, 16, 16});
   check_cover(spec, batch, made);
 }
 
