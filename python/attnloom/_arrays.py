@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from attnloom import _core
-from attnloom._errors import refused
+from attnloom._errors import TensorError, refused
 
 HOST = (1, 3)  # DLPack's numbers of CPU and pinned memory
 _NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}
@@ -35,10 +35,16 @@ def empty(like: Any, shape: tuple[int, ...], dtype: str, argument: str) -> Any:
 
 def stream_of(stream: Any, like: Any) -> int:
     """The address of the caller's stream: an int, torch's or cupy's stream object, or None: torch's current one for a
-    torch tensor on a GPU, else the default stream."""
+    torch tensor on a GPU, else the default stream. The library launches on the current device, so a torch tensor of
+    another one is refused."""
+    if _framework(like) == "torch" and like.device.type == "cuda":
+        cuda = sys.modules["torch"].cuda
+        if like.device.index != cuda.current_device():
+            cause = f"must lie on the current device, cuda:{cuda.current_device()}; given cuda:{like.device.index}"
+            raise TensorError("TENSOR_INVALID", "q", cause, "call it under torch.cuda.device(q.device)")
+        if stream is None:
+            stream = cuda.current_stream()
     if stream is None:
-        if _framework(like) == "torch" and like.device.type == "cuda":
-            return int(sys.modules["torch"].cuda.current_stream(like.device).cuda_stream)
         return 0
     for attribute in ("cuda_stream", "ptr"):
         stream = getattr(stream, attribute, stream)

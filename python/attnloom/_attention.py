@@ -225,18 +225,8 @@ class Attention:
             )
         if lse is None and return_lse:
             lse = _arrays.empty(q, (self._tokens, self._q_heads), "f32", "lse")
-        tensors = {
-            "q": q,
-            "k": k,
-            "v": v,
-            "out": out,
-            "lse": lse,
-            "page_indices": page_indices,
-            "block_indices": block_indices,
-            "custom_mask": custom_mask,
-            "k_scale": k_scale,
-            "v_scale": v_scale,
-        }
+        # In the order of the extension's table.
+        tensors = (q, k, v, out, lse, page_indices, block_indices, custom_mask, k_scale, v_scale)
         plan.run(tensors, _named(params), _arrays.stream_of(stream, q))
         return (out, lse) if return_lse else out
 

@@ -50,34 +50,60 @@ std::string class_name(nb::handle object) {
                 "pass a tensor of a dtype that DLPack has, without gradients");
 }
 
+// Names and values of the protocol's two calls, made once: each run makes the calls for each
+// tensor. Never freed: the interpreter may be gone before static objects are.
+struct Protocol {
+  nb::str device_call = nb::str("__dlpack_device__");
+  nb::str call = nb::str("__dlpack__");
+  nb::tuple version = nb::make_tuple(kMajor, 0);
+  nb::int_ no_synchronise = nb::int_(-1);
+  nb::tuple names = nb::make_tuple("max_version", "stream");
+  nb::tuple version_name = nb::make_tuple("max_version");
+  nb::tuple stream_name = nb::make_tuple("stream");
+};
+
+const Protocol& protocol() {
+  static const Protocol* const made = new Protocol;
+  return *made;
+}
+
+int integer_at(const nb::object& pair, int place) {
+  const long value = PyLong_AsLong(nb::object(pair[place]).ptr());
+  if (value == -1 && PyErr_Occurred()) throw nb::python_error();
+  return static_cast<int>(value);
+}
+
 void read_device(nb::handle object, const std::string& name, Borrowed* out) {
   try {
-    const nb::object device = object.attr("__dlpack_device__")();
-    out->device_type = nb::cast<int>(nb::int_(nb::object(device[0])));
-    out->device_id = nb::cast<int>(nb::int_(nb::object(device[1])));
+    PyObject* const self = object.ptr();
+    const nb::object device =
+        nb::steal(PyObject_VectorcallMethod(protocol().device_call.ptr(), &self, 1, nullptr));
+    if (!device.is_valid()) throw nb::python_error();
+    out->device_type = integer_at(device, 0);
+    out->device_id = integer_at(device, 1);
   } catch (const nb::python_error& error) {
+    if (!nb::hasattr(object, protocol().device_call))
+      refuse_tensor(name, "must be a tensor with __dlpack__, given " + class_name(object),
+                    "pass an array of numpy, torch, cupy or jax");
     refuse_export(name, error);
   }
 }
 
 // The launch waits for what its stream was given before, so the exporter need not synchronise (-1).
+// Of the host there is no stream to name.
 nb::object make_capsule(nb::handle object, const Borrowed& on, const std::string& name) {
-  nb::dict arguments;
-  if (!on.on_host()) arguments["stream"] = nb::int_(-1);
-  arguments["max_version"] = nb::make_tuple(kMajor, 0);
-  const nb::object exporter = object.attr("__dlpack__");
-  try {
-    return exporter(**arguments);
-  } catch (const nb::python_error& error) {
-    // An exporter of before DLPack 1.0 knows no max_version.
-    if (!error.matches(PyExc_TypeError)) refuse_export(name, error);
+  const Protocol& say = protocol();
+  PyObject* const versioned[] = {object.ptr(), say.version.ptr(), say.no_synchronise.ptr()};
+  const nb::tuple& names = on.on_host() ? say.version_name : say.names;
+  PyObject* made = PyObject_VectorcallMethod(say.call.ptr(), versioned, 1, names.ptr());
+  if (!made && PyErr_ExceptionMatches(PyExc_TypeError)) {
+    PyErr_Clear();  // an exporter of before DLPack 1.0 knows no max_version
+    PyObject* const plain[] = {object.ptr(), say.no_synchronise.ptr()};
+    made = PyObject_VectorcallMethod(say.call.ptr(), plain, 1,
+                                     on.on_host() ? nullptr : say.stream_name.ptr());
   }
-  nb::del(arguments["max_version"]);
-  try {
-    return exporter(**arguments);
-  } catch (const nb::python_error& error) {
-    refuse_export(name, error);
-  }
+  if (!made) refuse_export(name, nb::python_error());
+  return nb::steal(made);
 }
 
 const DlTensor& tensor_of(const nb::object& capsule, const std::string& name, bool* read_only) {
@@ -139,9 +165,6 @@ const char* dtype_name(alm_dtype dtype) {
 Borrowed borrow(nb::handle object, const char* name) {
   Borrowed made;
   if (object.is_none()) return made;
-  if (!nb::hasattr(object, "__dlpack__") || !nb::hasattr(object, "__dlpack_device__"))
-    refuse_tensor(name, "must be a tensor with __dlpack__, given " + class_name(object),
-                  "pass an array of numpy, torch, cupy or jax");
   read_device(object, name, &made);
   made.capsule = make_capsule(object, made, name);
   DlTensor given = tensor_of(made.capsule, name, &made.read_only);

@@ -69,18 +69,21 @@ constexpr Place kPlaces[] = {
 
 // A kernel follows any address it is given, so where a tensor lies is checked before the library
 // sees it. `device_id` is that of the first tensor, -1 before.
-void check_place(const Borrowed& borrowed, const std::string& name, bool simulated,
-                 int* device_id) {
-  const std::string given = "given DLPack device type " + std::to_string(borrowed.device_type);
+void check_place(const Borrowed& borrowed, const char* name, bool simulated, int* device_id) {
+  const auto refuse = [&](const char* wanted, const char* remedy) {
+    refuse_tensor(name,
+                  "must lie on " + std::string(wanted) + ", given DLPack device type " +
+                      std::to_string(borrowed.device_type),
+                  remedy);
+  };
   if (simulated) {
     if (!borrowed.on_host())
-      refuse_tensor(name, "must lie on the host for the simulated device, " + given,
-                    "pass a CPU tensor, or make the context with device=\"cuda\"");
+      refuse("the host for the simulated device",
+             "pass a CPU tensor, or make the context with device=\"cuda\"");
     return;
   }
   if (borrowed.device_type != kCuda && borrowed.device_type != kCudaManaged)
-    refuse_tensor(name, "must lie on a CUDA device, " + given,
-                  "copy it there, or make the context with device=\"simulator\"");
+    refuse("a CUDA device", "copy it there, or make the context with device=\"simulator\"");
   if (*device_id >= 0 && borrowed.device_id != *device_id)
     refuse_tensor(name, "must lie on device " + std::to_string(*device_id) + " as q does, given " +
                             std::to_string(borrowed.device_id));
@@ -144,26 +147,32 @@ void PlanObject::update(const nb::dict& given, std::uintptr_t stream) {
   plan_.update(workload, stream_of(stream));
 }
 
-void PlanObject::run(const nb::dict& given, const nb::dict& pointers, std::uintptr_t stream) {
+void PlanObject::run(const nb::tuple& given, const nb::dict& pointers, std::uintptr_t stream) {
   alm_attention tensors = zeroed<alm_attention>();
   std::vector<Borrowed> held;
   held.reserve(std::size(kPlaces) + pointers.size());
   int device_id = -1;
-  const auto read = [&](nb::handle object, const std::string& name, bool is_output) {
-    held.push_back(borrow(object, name.c_str()));
-    if (!held.back().given()) return alm_tensor{};
-    check_place(held.back(), name, simulated_, &device_id);
-    if (is_output && held.back().read_only)
+  const auto read = [&](nb::handle object, const char* name, bool is_output) {
+    held.push_back(borrow(object, name));
+    const Borrowed& borrowed = held.back();
+    if (!borrowed.given()) return alm_tensor{};
+    check_place(borrowed, name, simulated_, &device_id);
+    if (is_output && borrowed.read_only)
       refuse_tensor(name, "is read-only, and the kernel writes to it", "pass a writable tensor");
-    return held.back().tensor;
+    return borrowed.tensor;
   };
-  for (const Place& place : kPlaces)
-    tensors.*place.tensor = read(item_of(given, place.name), place.name, place.is_output);
+  // REQUIRES: `given` in the order of kPlaces.
+  for (std::size_t i = 0; i < std::size(kPlaces); ++i) {
+    const nb::object object(given[i]);
+    if (object.is_none()) continue;
+    tensors.*kPlaces[i].tensor = read(object, kPlaces[i].name, kPlaces[i].is_output);
+  }
   std::deque<std::string> names;
   std::vector<alm_pointer_param> params;
   for (const auto& [name, value] : pointers) {
     names.push_back(nb::cast<std::string>(name));
-    params.push_back({names.back().c_str(), read(value, "params." + names.back(), false)});
+    params.push_back(
+        {names.back().c_str(), read(value, ("params." + names.back()).c_str(), false)});
   }
   const nb::gil_scoped_release released;
   const std::lock_guard lock(mutex_);

@@ -68,7 +68,8 @@ class PlanObject {
   PlanObject(std::shared_ptr<KernelObject> kernel, const PlanBounds& bounds);
 
   void update(const nb::dict& workload, std::uintptr_t stream);
-  void run(const nb::dict& tensors, const nb::dict& params, std::uintptr_t stream);
+  // q, k, v, out, lse, page_indices, block_indices, custom_mask, k_scale, v_scale; or None.
+  void run(const nb::tuple& tensors, const nb::dict& params, std::uintptr_t stream);
   std::string describe();
 
  private:

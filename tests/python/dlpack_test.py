@@ -2,10 +2,14 @@
 """Tensors that come by DLPack alone: bf16, old and new capsules, who frees them, and where they lie."""
 
 import ctypes
+import subprocess
+import sys
+import types
 
 import attnloom
 import numpy as np
 import pytest
+from attnloom import _arrays
 from float64_attention import attend
 
 F16, BF16, E4M3 = (2, 16), (4, 16), (10, 8)
@@ -175,9 +179,39 @@ def test_exporters_that_do_not_keep_the_protocol(context, answer):
     assert refusal_of(q=Broken(), context=context).field == "q"
 
 
-def test_no_framework_is_imported():
-    import subprocess
-    import sys
+class FakeTorch(types.ModuleType):
+    """As much of torch as the package asks for, with device 0 current."""
 
+    float16 = "torch.float16"
+
+    def __init__(self):
+        super().__init__("torch")
+        self.cuda = types.SimpleNamespace(
+            current_device=lambda: 0, current_stream=lambda: types.SimpleNamespace(cuda_stream=7)
+        )
+
+    def empty(self, shape, dtype, device):
+        return (shape, dtype, device)
+
+
+def torch_tensor(kind, index):
+    tensor = type("Tensor", (), {"__module__": "torch"})()
+    tensor.device = types.SimpleNamespace(type=kind, index=index)
+    return tensor
+
+
+def test_torch_is_asked_where_a_torch_tensor_was_given(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", FakeTorch())
+    on_gpu, on_other, on_host = torch_tensor("cuda", 0), torch_tensor("cuda", 1), torch_tensor("cpu", None)
+    assert _arrays.stream_of(None, on_gpu) == 7
+    assert _arrays.stream_of(None, on_host) == 0
+    assert _arrays.stream_of(types.SimpleNamespace(ptr=9), on_gpu) == 9
+    assert _arrays.empty(on_gpu, (2, 3), "f16", "out") == ((2, 3), "torch.float16", on_gpu.device)
+    with pytest.raises(attnloom.TensorError) as refused:
+        _arrays.stream_of(7, on_other)
+    assert refused.value.field == "q" and "cuda:0; given cuda:1" in refused.value.cause
+
+
+def test_no_framework_is_imported():
     code = "import attnloom, sys; attnloom.Context('simulator'); print([n for n in ('numpy', 'torch') if n in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"

@@ -49,7 +49,7 @@ def test_other_threads_run_while_a_kernel_is_compiled(tmp_path):
     while not compiled.wait(0.005):
         beats.append(None)
     thread.join()
-    assert beats
+    assert len(beats) > 2  # two at most if it was held: one before the start, one before the event
 
 
 def test_what_was_made_of_a_context_keeps_it(normal):
