@@ -128,6 +128,22 @@ def test_strided_out_leaves_the_gaps_alone(context, normal):
     assert np.all(wide[:, :, 64:] == 7)
 
 
+def test_lse_with_heads_first(context, normal):
+    q, k, v = normal(4, 4, 64), normal(9, 2, 64), normal(9, 2, 64)
+    lse = np.zeros((4, 4), np.float32)
+    out = attnloom.attention(q, k, v, lse=lse.T, context=context)
+    want_o, want_lse = attend(q, k, v)
+    assert_agrees(out, lse, (want_o, want_lse.T))
+
+
+def test_out_with_more_rows_than_the_batch_keeps_them(context, normal):
+    q, k, v = normal(4, 4, 64), normal(9, 2, 64), normal(9, 2, 64)
+    out = np.full((6, 4, 64), 7, np.float16)
+    attnloom.attention(q, k, v, out=out, context=context)
+    assert_agrees(out[:4], None, attend(q, k, v))
+    assert np.all(out[4:] == 7)
+
+
 def test_descriptions(context):
     attention = attnloom.Attention(context, **HEADS, variant=CAUSAL)
     attention.plan([0, 2], [0, 2])
