@@ -7,7 +7,7 @@ import attnloom
 import numpy as np
 import pytest
 
-collect_ignore = ["prewarm_ray_test.py", "prewarm_test.py", "types_test.py"]  # programs of their own
+collect_ignore = ["install_test.py", "prewarm_ray_test.py", "prewarm_test.py", "types_test.py"]  # programs of their own
 
 
 @pytest.fixture(scope="session")
