@@ -46,12 +46,12 @@ def _bounds_of(qo_indptr: IndexArray) -> tuple[int, int]:
     try:
         batch, tokens = len(qo_indptr) - 1, int(qo_indptr[-1])
     except (TypeError, ValueError, IndexError):
-        return 1, 1
-    return max(batch, 1), tokens if 1 <= tokens < 2**31 else 1
+        return 0, 0
+    return batch, tokens if 0 <= tokens < 2**31 else 0
 
 
 def _power_of_two(least: int) -> int:
-    return min(1 << (least - 1).bit_length(), 2**31 - 1)
+    return min(1 << max(least - 1, 0).bit_length(), 2**31 - 1)
 
 
 class Attention:

@@ -64,6 +64,12 @@ def test_one_plan_serves_several_layers_and_grows_with_the_batch(context, normal
             assert_agrees(out, lse, attend_ragged(q, k, v, indptr, lengths))
 
 
+def test_a_batch_without_query_tokens(context, normal):
+    q, k, v = normal(0, 4, 64), normal(5, 2, 64), normal(5, 2, 64)
+    out, lse = attnloom.attention(q, k, v, return_lse=True, context=context)
+    assert out.shape == (0, 4, 64) and lse.shape == (0, 4)
+
+
 @pytest.mark.parametrize("checked", [False, True])
 def test_paged_decode(context, normal, checked):
     """Pages in any order, one request without keys, a last page that is full and ones that are not."""
