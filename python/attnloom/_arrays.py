@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Output arrays of the caller's own framework, and its stream. No framework is imported: one that an array came from
+is already loaded."""
+
+import sys
+from typing import Any
+
+from attnloom import _core
+from attnloom._errors import TensorError, refused
+
+HOST = (1, 3)  # DLPack's numbers of CPU and pinned memory
+_NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}
+
+
+def _framework(like: object) -> str:
+    return type(like).__module__.partition(".")[0]
+
+
+def empty(like: Any, shape: tuple[int, ...], dtype: str, argument: str) -> Any:
+    """An array without contents where `like` lies, in a dtype of the spec. `argument`: what the caller could give instead."""
+    framework = _framework(like)
+    module = sys.modules.get(framework)
+    name = _NAMES[dtype]
+    if framework == "torch" and module is not None:
+        return module.empty(shape, dtype=getattr(module, name), device=like.device)
+    if framework == "cupy" and module is not None and dtype != "bf16":
+        with like.device:
+            return module.empty(shape, dtype=name)
+    if framework == "numpy" and module is not None and dtype != "bf16":
+        return module.empty(shape, dtype=name)
+    raise refused(
+        argument, f"is needed: no {name} array can be made for a {type(like).__module__} tensor", f"pass {argument}="
+    )
+
+
+def stream_of(stream: Any, like: Any) -> int:
+    """The address of the caller's stream: an int, torch's or cupy's stream object, or None: torch's current one for a
+    torch tensor on a GPU, else the default stream. The library launches on the current device, so a torch tensor of
+    another one is refused."""
+    if _framework(like) == "torch" and like.device.type == "cuda":
+        cuda = sys.modules["torch"].cuda
+        if like.device.index != cuda.current_device():
+            cause = f"must lie on the current device, cuda:{cuda.current_device()}; given cuda:{like.device.index}"
+            raise TensorError("TENSOR_INVALID", "q", cause, "call it under torch.cuda.device(q.device)")
+        if stream is None:
+            stream = cuda.current_stream()
+    if stream is None:
+        return 0
+    for attribute in ("cuda_stream", "ptr"):
+        stream = getattr(stream, attribute, stream)
+    if isinstance(stream, bool) or not isinstance(stream, int) or stream < 0:
+        raise refused("stream", f"must be an address or a stream of torch or cupy, given {stream!r}")
+    return stream
+
+
+def describe(tensor: object, name: str) -> tuple[str, tuple[int, ...], bool]:
+    """(dtype, shape, whether it lies on the host). Raises TensorError."""
+    dtype, shape, device_type, _ = _core.describe_tensor(tensor, name)
+    return dtype, shape, device_type in HOST

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Context: the device, the compiler and the caches that kernels come from."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from attnloom import _core
+from attnloom._errors import refused
+
+Device = Literal["auto", "cuda", "simulator", "none"]
+Jit = Literal["allow", "never", "warn"]
+PathLike = str | os.PathLike[str]
+
+# The numbers of alm_device and alm_jit.
+_DEVICES = {"auto": 0, "cuda": 1, "simulator": 2, "none": 3}
+_JIT = {"allow": 0, "never": 1, "warn": 2}
+
+
+def version() -> str:
+    """The version of the library, "0.1.0"."""
+    return _core.version()
+
+
+def _number(field: str, value: str, numbers: dict[str, int]) -> int:
+    if value not in numbers:
+        raise refused(field, f"must be one of {', '.join(numbers)}; given {value!r}")
+    return numbers[value]
+
+
+def _text(field: str, value: PathLike | None) -> str:
+    """For the library, to which the empty text is the default."""
+    if value is None:
+        return ""
+    text = os.fspath(value)
+    if not isinstance(text, str) or not text or "\0" in text or not text.isprintable():
+        raise refused(field, f"must be printable text, given {value!r}", "leave it out for the default")
+    return text
+
+
+class Context:
+    """A device with its compiler and caches. May be used by any number of threads; lives as long as what was made of it.
+
+    device: "cuda", "simulator" (the same kernels, executed and checked on the CPU, far slower), "auto" (cuda where
+        there is a driver and a device) or "none" (compiles and caches only).
+    cache_dir: the writable cache; default $ATTNLOOM_CACHE_DIR, else attnloom in the user's cache folder.
+    read_only_caches: directories and bundles; default $ATTNLOOM_CACHE_RO.
+    nvrtc: the library file or its folder; default $ATTNLOOM_NVRTC, then the search of docs/DEPLOY.md, the wheel of
+        this Python's site-packages included.
+    jit: "never" refuses a kernel that no cache holds (NOT_CACHED), "warn" and "allow" compile it.
+    simulator_profile: "h200" or "a100". simulator_seed: the order of its warps.
+
+    Raises ArgumentError, and CacheError where a named place cannot be used. Opens no driver: the first use does.
+    Source: alm_context_create in attnloom.h.
+    """
+
+    def __init__(
+        self,
+        device: Device = "auto",
+        *,
+        cache_dir: PathLike | None = None,
+        read_only_caches: Iterable[PathLike] = (),
+        nvrtc: PathLike | None = None,
+        jit: Jit = "allow",
+        simulator_profile: str = "h200",
+        simulator_seed: int = 0,
+    ) -> None:
+        if not 0 <= simulator_seed < 2**64:
+            raise refused("simulator_seed", f"must be 0 to 2^64 - 1, given {simulator_seed}")
+        self._core = _core.Context(
+            device=_number("device", device, _DEVICES),
+            cache_dir=_text("cache_dir", cache_dir),
+            read_only_caches=":".join(_text("read_only_caches", place) for place in read_only_caches),
+            nvrtc=_text("nvrtc", nvrtc),
+            python_paths=":".join(path for path in sys.path if path.endswith("site-packages")),
+            simulator_profile=_text("simulator_profile", simulator_profile),
+            simulator_seed=simulator_seed,
+            jit=_number("jit", jit, _JIT),
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Device, NVRTC, the cache root and why it was chosen, counters."""
+        described: dict[str, Any] = json.loads(self._core.describe())
+        return described
+
+    def statistics(self) -> dict[str, Any]:
+        """What this context did since it was made, by cache layer; docs/DEPLOY.md lists the names."""
+        statistics: dict[str, Any] = json.loads(self._core.statistics())
+        return statistics
+
+    def synchronize(self, stream: int = 0) -> None:
+        """Waits for the stream (a CUstream's address). Raises DeviceError, on the simulator also for faults it found."""
+        self._core.synchronize(stream)

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// attnloom._core: the C interface for the package's Python files, which give it names, defaults and
+// types. Nothing here is public.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include "python/core/dlpack.h"
+#include "python/core/objects.h"
+#include "python/core/refusal.h"
+
+namespace attnloom::python {
+namespace {
+
+// (dtype, shape, DLPack device type and number) of a tensor.
+nb::tuple describe_tensor(nb::handle object, const char* name) {
+  const Borrowed borrowed = borrow(object, name);
+  if (!borrowed.given()) refuse_tensor(name, "must be a tensor, given None");
+  nb::list shape;
+  for (int i = 0; i < borrowed.tensor.rank; ++i) shape.append(borrowed.tensor.shape[i]);
+  return nb::make_tuple(dtype_name(borrowed.tensor.dtype), nb::tuple(shape), borrowed.device_type,
+                        borrowed.device_id);
+}
+
+void bind_context(nb::module_& module) {
+  nb::class_<ContextObject>(module, "Context")
+      .def(
+          "__init__",
+          [](ContextObject* self, int device, std::string cache_dir, std::string read_only_caches,
+             std::string nvrtc, std::string python_paths, std::string simulator_profile,
+             std::uint64_t simulator_seed, int jit) {
+            const ContextOptions options = {device,         cache_dir,    read_only_caches,
+                                            nvrtc,          python_paths, simulator_profile,
+                                            simulator_seed, jit};
+            new (self) ContextObject(options);
+          },
+          nb::arg("device"), nb::arg("cache_dir"), nb::arg("read_only_caches"), nb::arg("nvrtc"),
+          nb::arg("python_paths"), nb::arg("simulator_profile"), nb::arg("simulator_seed"),
+          nb::arg("jit"))
+      .def("is_simulated", &ContextObject::is_simulated, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "describe", [](ContextObject& self) { return self.context().describe(); },
+          nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "statistics", [](ContextObject& self) { return self.context().statistics(); },
+          nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "synchronize",
+          [](ContextObject& self, std::uintptr_t stream) {
+            self.context().synchronize(reinterpret_cast<void*>(stream));
+          },
+          nb::arg("stream"), nb::call_guard<nb::gil_scoped_release>());
+}
+
+void bind_kernel(nb::module_& module) {
+  nb::class_<KernelObject>(module, "Kernel")
+      .def(nb::init<std::shared_ptr<ContextObject>, const std::string&>(), nb::arg("context"),
+           nb::arg("spec_json"))
+      .def(
+          "prepare", [](KernelObject& self) { self.kernel().prepare(); },
+          nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "describe", [](KernelObject& self) { return self.kernel().describe(); },
+          nb::call_guard<nb::gil_scoped_release>());
+}
+
+void bind_plan(nb::module_& module) {
+  nb::class_<PlanObject>(module, "Plan")
+      .def(
+          "__init__",
+          [](PlanObject* self, std::shared_ptr<KernelObject> kernel, int max_batch,
+             std::int64_t max_qo_tokens, int q_heads, int kv_heads, bool batch_invariant) {
+            const PlanBounds bounds = {max_batch, max_qo_tokens, q_heads, kv_heads,
+                                       batch_invariant};
+            new (self) PlanObject(std::move(kernel), bounds);
+          },
+          nb::arg("kernel"), nb::arg("max_batch"), nb::arg("max_qo_tokens"), nb::arg("q_heads"),
+          nb::arg("kv_heads"), nb::arg("batch_invariant"))
+      .def("update", &PlanObject::update, nb::arg("workload"), nb::arg("stream"))
+      .def("run", &PlanObject::run, nb::arg("tensors"), nb::arg("params"), nb::arg("stream"))
+      .def("describe", &PlanObject::describe);
+}
+
+}  // namespace
+}  // namespace attnloom::python
+
+NB_MODULE(_core, module) {
+  using namespace attnloom::python;
+  // What a user keeps until the interpreter ends is the user's business, and no reason to print.
+  nb::set_leak_warnings(false);
+  register_errors();
+  bind_context(module);
+  bind_kernel(module);
+  bind_plan(module);
+  module.def("describe_tensor", &describe_tensor, nb::arg("tensor"), nb::arg("name"));
+  module.def("version", [] { return alm_version(); });
+}

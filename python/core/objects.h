@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Python holds: a context, kernels of it and plans of those, each keeping alive what it was
+// made from. The GIL is released while the library works.
+//
+// Threads: contexts and kernels from any number; calls of one plan take turns.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <attnloom/attnloom.hpp>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace attnloom::python {
+
+namespace nb = nanobind;
+
+struct ContextOptions {
+  int device = 0;
+  std::string cache_dir;  // "": the library's default, here and below
+  std::string read_only_caches;
+  std::string nvrtc;
+  std::string python_paths;
+  std::string simulator_profile;
+  std::uint64_t simulator_seed = 0;
+  int jit = 0;
+};
+
+class ContextObject {
+ public:
+  explicit ContextObject(const ContextOptions& options);
+
+  alm_context* get() const { return context_.get(); }
+  Context& context() { return context_; }
+  // Opens the device, where the choice was left to the library.
+  bool is_simulated();
+
+ private:
+  Context context_;
+  int device_;
+};
+
+class KernelObject {
+ public:
+  KernelObject(std::shared_ptr<ContextObject> context, const std::string& spec_json);
+
+  Kernel& kernel() { return kernel_; }
+  ContextObject& context() { return *context_; }
+
+ private:
+  std::shared_ptr<ContextObject> context_;
+  Kernel kernel_;
+};
+
+struct PlanBounds {
+  int max_batch = 0;
+  std::int64_t max_qo_tokens = 0;
+  int q_heads = 0;
+  int kv_heads = 0;
+  bool batch_invariant = false;
+};
+
+class PlanObject {
+ public:
+  PlanObject(std::shared_ptr<KernelObject> kernel, const PlanBounds& bounds);
+
+  void update(const nb::dict& workload, std::uintptr_t stream);
+  // q, k, v, out, lse, page_indices, block_indices, custom_mask, k_scale, v_scale; or None.
+  void run(const nb::tuple& tensors, const nb::dict& params, std::uintptr_t stream);
+  std::string describe();
+
+ private:
+  void launch(alm_attention* tensors, std::vector<alm_pointer_param>* params,
+              std::uintptr_t stream);
+
+  std::shared_ptr<KernelObject> kernel_;
+  bool simulated_;
+  std::mutex mutex_;
+  // The copy from staging may be under way: freeing the workspace waits for the device, so it goes
+  // first, and the staging memory last.
+  std::unique_ptr<std::byte[]> staging_;
+  std::unique_ptr<Memory> workspace_;
+  Plan plan_;
+};
+
+}  // namespace attnloom::python
