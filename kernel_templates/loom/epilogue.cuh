@@ -161,7 +161,7 @@ LOOM_DEVICE float merge_row(float (&x)[8], const PartialRows<Config>& partial,
 #pragma unroll
   for (int e = 0; e < 8; ++e) x[e] = 0.0f;
   for (; runs.left > 0; runs.advance()) {
-#pragma unroll 2
+#pragma unroll 4
     for (int c = 0; c < runs.chunks; ++c) {
       const int from = runs.first + c * runs.stride + row;
       float part[8];

@@ -174,6 +174,11 @@ void add_plan(CLI::App& program, Invocation& invocation) {
   command.add_option("--dump", options->steps.dump, "print the items of one of the steps instead")
       ->check(whole_number(0, 999999))
       ->needs(steps);
+  command
+      .add_option("--device-profile", options->steps.profile,
+                  "judge by this file of `attnloom calibrate` (default: an H200's)")
+      ->check(not_empty())
+      ->needs(steps);
   add_plan_limits(command, options->limits);
   command.add_option("--svg", options->svg, "also draw the queues into this file")
       ->check(not_empty());

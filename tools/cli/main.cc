@@ -44,6 +44,7 @@ int run_program(int argc, char** argv) {
   add_check(program, invocation);
   add_plan(program, invocation);
   add_run(program, invocation);
+  add_calibrate(program, invocation);
   add_doctor(program, invocation);
   add_serve(program, invocation);
   add_keygen(program, invocation);

@@ -7,6 +7,7 @@
 
 #include "spec/check.h"
 #include "spec/tiles.h"
+#include "tools/cli/device_profile.h"
 
 namespace attnloom::cli {
 namespace {
@@ -76,7 +77,11 @@ Result<Json> measure_trace(const BatchOptions& batch, const PlanLimits& limits,
   if (!source.spec.target) source.spec.target = {90, 'a'};
   ATTNLOOM_CHECK(check_spec(source.spec));
   ATTNLOOM_TRY(const std::vector<KernelChoice> kernels, kernel_set(source.spec));
-  const CostModel cost{.profile = &kH200Profile, .judges = true};
+  NamedProfile device;
+  if (!wanted.profile.empty()) {
+    ATTNLOOM_TRY(device, read_profile(wanted.profile));
+  }
+  const CostModel cost{.profile = &device.profile, .judges = true};
   std::mt19937_64 random(seed);
   Tally tally;
   std::chrono::nanoseconds spent{0};
@@ -108,7 +113,7 @@ Result<Json> measure_trace(const BatchOptions& batch, const PlanLimits& limits,
               {"within_1_03", tally.near},
               {"worst_vs_algorithm1", tally.worst},
               {"seconds", std::chrono::duration<double>(spent).count()},
-              {"model", "h200"}};
+              {"model", device.device}};
 }
 
 }  // namespace attnloom::cli

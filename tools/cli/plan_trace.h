@@ -14,8 +14,9 @@
 namespace attnloom::cli {
 
 struct TraceSteps {
-  int steps = 0;  // 0: the measurement was not asked for
-  int dump = -1;  // a step whose items are wanted instead
+  int steps = 0;        // 0: the measurement was not asked for
+  int dump = -1;        // a step whose items are wanted instead
+  std::string profile;  // file of `attnloom calibrate`; "": an H200's
 };
 
 // {steps, within_1_03, worst_vs_algorithm1, seconds, model}; with `dump` the items of one step,

@@ -59,6 +59,7 @@ void add_compile(CLI::App& program, Invocation& invocation);
 void add_check(CLI::App& program, Invocation& invocation);
 void add_plan(CLI::App& program, Invocation& invocation);
 void add_run(CLI::App& program, Invocation& invocation);
+void add_calibrate(CLI::App& program, Invocation& invocation);
 void add_doctor(CLI::App& program, Invocation& invocation);
 void add_serve(CLI::App& program, Invocation& invocation);
 void add_keygen(CLI::App& program, Invocation& invocation);

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/calibration_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/plan_object.h"
+
+namespace attnloom::cli {
+namespace {
+
+constexpr int kKvHeads = 8;
+constexpr int kGroup = 4;
+constexpr int kDim = 128;
+constexpr int kPageSize = 16;
+constexpr int kPoolPages = 64 * 4096 / kPageSize;  // 1 GiB of keys and values
+constexpr int kMostTokens = 8192;
+constexpr int kGroups = 8;            // of launches; the least counts
+constexpr int kLaunchesOfGroup = 20;  // as many as hide the host's part of a launch
+
+// Device memory that is given back.
+class Buffer {
+ public:
+  static Result<Buffer> make(Backend& backend, std::size_t bytes) {
+    ATTNLOOM_TRY(const DeviceAddress address, backend.allocate(bytes, "calibration"));
+    return Buffer(backend, address);
+  }
+  Buffer(Buffer&& other) noexcept
+      : backend_(other.backend_), address_(std::exchange(other.address_, 0)) {}
+  Buffer& operator=(Buffer&&) = delete;
+  ~Buffer() {
+    if (address_ != 0) static_cast<void>(backend_->release(address_));
+  }
+  DeviceAddress address() const { return address_; }
+
+ private:
+  Buffer(Backend& backend, DeviceAddress address) : backend_(&backend), address_(address) {}
+  Backend* backend_;
+  DeviceAddress address_;
+};
+
+// Random bf16 numbers of one order: zeros would cost the device less power than real ones.
+Status fill_random(Backend& backend, DeviceAddress to, std::size_t bytes) {
+  std::vector<std::uint16_t> block(std::size_t{1} << 20);
+  std::mt19937 random(1);
+  for (std::uint16_t& x : block)
+    x = static_cast<std::uint16_t>((random() & 0x807f) | (120 + random() % 7) << 7);
+  for (std::size_t at = 0; at < bytes; at += block.size() * 2) {
+    const std::size_t part = std::min(block.size() * 2, bytes - at);
+    ATTNLOOM_CHECK(backend.copy_in(to + at, std::as_bytes(std::span(block)).first(part)));
+  }
+  return ok_status();
+}
+
+std::string spec_of(const CalibrationBatch& batch) {
+  return R"({"attnloom": 1, "kernel": "attention", "task": ")" +
+         std::string(batch.qo_tokens > 1 ? "prefill" : "decode") +
+         R"(", "dtype": {"q": "bf16", "kv": "bf16", "o": "bf16"},
+"head_dim": {"qk": 128, "vo": 128}, "group_size": 4, "layout": {"kv": "paged", "page_size": 16},
+"tile": {"q": )" +
+         std::to_string(batch.query_tile) + R"(, "kv": )" + std::to_string(batch.kv_tile) +
+         R"(}, "variant": {"name": "causal", "mask": {"causal": true}}})";
+}
+
+class Measurement {
+ public:
+  static Result<Measurement> make(Engine& engine) {
+    ATTNLOOM_TRY(Backend * backend, engine.backend());
+    const std::size_t cache_bytes = std::size_t{kPoolPages} * kPageSize * kKvHeads * kDim * 2;
+    const std::size_t query_bytes = std::size_t{kMostTokens} * kKvHeads * kGroup * kDim * 2;
+    ATTNLOOM_TRY(Buffer k, Buffer::make(*backend, cache_bytes));
+    ATTNLOOM_TRY(Buffer v, Buffer::make(*backend, cache_bytes));
+    ATTNLOOM_TRY(Buffer q, Buffer::make(*backend, query_bytes));
+    ATTNLOOM_TRY(Buffer o, Buffer::make(*backend, query_bytes));
+    ATTNLOOM_TRY(Buffer pages, Buffer::make(*backend, std::size_t{kPoolPages} * sizeof(int)));
+    ATTNLOOM_CHECK(fill_random(*backend, k.address(), cache_bytes));
+    ATTNLOOM_CHECK(fill_random(*backend, v.address(), cache_bytes));
+    ATTNLOOM_CHECK(fill_random(*backend, q.address(), query_bytes));
+    std::vector<std::int32_t> order(kPoolPages);
+    std::iota(order.begin(), order.end(), 0);
+    ATTNLOOM_CHECK(backend->copy_in(pages.address(), std::as_bytes(std::span(order))));
+    return Measurement(engine, *backend,
+                       {std::move(k), std::move(v), std::move(q), std::move(o), std::move(pages)});
+  }
+
+  Result<CalibrationTime> time(const CalibrationBatch& batch) {
+    ATTNLOOM_TRY(const std::shared_ptr<KernelSet> kernels, engine_->open(spec_of(batch)));
+    PlanLimits limits{.max_batch = batch.requests,
+                      .max_qo_tokens = std::int64_t{batch.requests} * batch.qo_tokens,
+                      .q_heads = kKvHeads * kGroup,
+                      .kv_heads = kKvHeads,
+                      .max_ctas = batch.most_ctas};
+    ATTNLOOM_TRY(const std::unique_ptr<PlanObject> plan, PlanObject::create(kernels, limits));
+    ATTNLOOM_TRY(const Buffer workspace, Buffer::make(*backend_, plan->workspace_bytes()));
+    std::vector<std::byte> staging(plan->staging_bytes());
+    ATTNLOOM_CHECK(
+        plan->bind(workspace.address(), plan->workspace_bytes(), staging.data(), staging.size()));
+    ATTNLOOM_CHECK(update(*plan, batch));
+    ATTNLOOM_TRY(const double ns, least_time(*plan, batch));
+    return CalibrationTime{ns, plan->plan()->grid, plan->plan()->figures.items};
+  }
+
+ private:
+  enum { kK, kV, kQ, kO, kPages };
+  Measurement(Engine& engine, Backend& backend, std::array<Buffer, 5> buffers)
+      : engine_(&engine), backend_(&backend), buffers_(std::move(buffers)) {}
+
+  Status update(PlanObject& plan, const CalibrationBatch& batch) {
+    const int pages = batch.kv_tokens / kPageSize;
+    std::vector<std::int32_t> qo(1, 0), kv(1, 0);
+    for (int r = 0; r < batch.requests; ++r) {
+      qo.push_back(qo.back() + batch.qo_tokens);
+      kv.push_back(kv.back() + pages);
+    }
+    const std::vector<std::int32_t> last(static_cast<std::size_t>(batch.requests), kPageSize);
+    Workload workload;
+    workload.qo_indptr = qo;
+    workload.kv_indptr = kv;
+    workload.last_page_len = last;
+    return plan.update(workload, nullptr);
+  }
+
+  AttentionTensors tensors(const CalibrationBatch& batch) const {
+    const std::int64_t rows[] = {std::int64_t{batch.requests} * batch.qo_tokens, kKvHeads * kGroup,
+                                 kDim};
+    const std::int64_t cache[] = {kPoolPages, kPageSize, kKvHeads, kDim};
+    AttentionTensors made;
+    made.q = dense_tensor(TensorType::kBf16, rows, buffers_[kQ].address());
+    made.o = dense_tensor(TensorType::kBf16, rows, buffers_[kO].address());
+    made.k = dense_tensor(TensorType::kBf16, cache, buffers_[kK].address());
+    made.v = dense_tensor(TensorType::kBf16, cache, buffers_[kV].address());
+    return made;
+  }
+
+  // Each launch reads the pages behind those of the one before.
+  Result<double> least_time(PlanObject& plan, const CalibrationBatch& batch) {
+    AttentionTensors made = tensors(batch);
+    const int pages = batch.requests * batch.kv_tokens / kPageSize;
+    double least = 0;
+    int first = 0;
+    for (int group = 0; group <= kGroups; ++group) {  // the first only warms up
+      ATTNLOOM_CHECK(backend_->synchronize(nullptr));
+      const auto begin = std::chrono::steady_clock::now();
+      for (int n = 0; n < kLaunchesOfGroup; ++n) {
+        if (first + pages > kPoolPages) first = 0;
+        const std::int64_t entries[] = {pages};
+        made.page_indices =
+            dense_tensor(TensorType::kI32, entries,
+                         buffers_[kPages].address() + static_cast<DeviceAddress>(first) * 4);
+        ATTNLOOM_CHECK(plan.run(made, nullptr));
+        first += pages;
+      }
+      ATTNLOOM_CHECK(backend_->synchronize(nullptr));
+      const std::chrono::duration<double, std::nano> spent =
+          std::chrono::steady_clock::now() - begin;
+      const double ns = spent.count() / kLaunchesOfGroup;
+      if (group == 1 || (group > 1 && ns < least)) least = ns;
+    }
+    return least;
+  }
+
+  Engine* engine_;
+  Backend* backend_;
+  std::array<Buffer, 5> buffers_;
+};
+
+}  // namespace
+
+Result<std::array<CalibrationTime, kCalibration.size()>> time_calibration(Engine& engine) {
+  ATTNLOOM_TRY(Measurement measurement, Measurement::make(engine));
+  std::array<CalibrationTime, kCalibration.size()> times;
+  for (std::size_t n = 0; n < times.size(); ++n) {
+    ATTNLOOM_TRY(times[n], measurement.time(kCalibration[n]));
+  }
+  return times;
+}
+
+}  // namespace attnloom::cli
