@@ -2,6 +2,7 @@
 #include "plan/calibration.h"
 
 #include <algorithm>
+#include <string>
 
 namespace attnloom {
 namespace {
@@ -29,19 +30,27 @@ double prefill_steps(const CalibrationBatch& batch) {
   return steps * kKvHeads;
 }
 
+std::string text_of(const std::array<CalibrationTime, kCalibration.size()>& times) {
+  std::string text;
+  for (std::size_t n = 0; n < times.size(); ++n) {
+    if (n > 0) text += "; ";
+    text += std::string(kCalibration[n].name) + " " + std::to_string(times[n].ns) + " ns";
+  }
+  return text;
+}
+
 }  // namespace
 
 Result<DeviceProfile> fit_profile(const std::array<CalibrationTime, kCalibration.size()>& times) {
   DeviceProfile profile;
-  profile.bytes_per_ns = (bytes_of(kCalibration[kLong]) - bytes_of(kCalibration[kShort])) /
-                         (times[kLong].ns - times[kShort].ns);
+  profile.launch_ns = times[kEmpty].ns;
   // As many bytes as the long decode has, in more items.
   profile.item_ns = (times[kMany].ns - times[kLong].ns) /
                     (items_of_cta(times[kMany]) - items_of_cta(times[kLong]));
   profile.item_ns = std::max(profile.item_ns, 0.0);
-  profile.launch_ns = times[kLong].ns - bytes_of(kCalibration[kLong]) / profile.bytes_per_ns -
-                      items_of_cta(times[kLong]) * profile.item_ns;
-  profile.launch_ns = std::max(profile.launch_ns, 0.0);
+  profile.bytes_per_ns = bytes_of(kCalibration[kLong]) /
+                         (times[kLong].ns - profile.launch_ns -
+                          items_of_cta(times[kLong]) * profile.item_ns);
 
   // One item a CTA, which walks its tiles at its own pace.
   const double kv_tile = kCalibration[kAlone].kv_tile;
@@ -71,7 +80,7 @@ Result<DeviceProfile> fit_profile(const std::array<CalibrationTime, kCalibration
        {profile.bytes_per_ns, profile.flops_per_ns, profile.latency_ns, profile.cta_bytes_per_ns}) {
     if (figure > 0) continue;
     return make_error(Code::kArgumentInvalid, "times",
-                      "the launches took times that fit no device: more keys took no longer",
+                      "the launches took times that fit no device: " + text_of(times),
                       "measure again while nothing else runs on the device");
   }
   return profile;

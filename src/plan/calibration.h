@@ -21,10 +21,10 @@ struct CalibrationBatch {
   int kv_tile;
   int most_ctas;  // 0: all
 };
-enum CalibrationStep { kLong, kShort, kMany, kWide, kNarrow, kFew, kAlone, kSplit };
+enum CalibrationStep { kEmpty, kLong, kMany, kWide, kNarrow, kFew, kAlone, kSplit };
 inline constexpr std::array<CalibrationBatch, 8> kCalibration = {{
+    {"no queries", 1, 0, 16, 16, 64, 0},
     {"decode, long", 64, 1, 4096, 16, 64, 0},
-    {"decode, short", 64, 1, 1024, 16, 64, 0},
     {"decode, many", 256, 1, 1024, 16, 64, 0},
     {"prefill, KV tile 64", 1, 8192, 8192, 128, 64, 0},
     {"prefill, KV tile 32", 1, 8192, 8192, 128, 32, 0},
@@ -39,7 +39,7 @@ struct CalibrationTime {
   int items = 0;  // of the plan, on all KV heads
 };
 
-// Errors: ARGUMENT_INVALID where the times fit no device, which other work on it can make.
+// Errors: ARGUMENT_INVALID with the times where they fit no device, which other work on it can make.
 Result<DeviceProfile> fit_profile(const std::array<CalibrationTime, kCalibration.size()>& times);
 
 }  // namespace attnloom

@@ -13,8 +13,8 @@ using Times = std::array<CalibrationTime, kCalibration.size()>;
 // of 32 query tokens walks 32 + 64 + ... keys: on 8 heads 132096 tiles of 64 keys, 263168 of 32.
 Times worked() {
   Times times;
+  times[kEmpty] = {3000, 256, 0};
   times[kLong] = {524288 + 2 * 100 + 3000, 256, 512};
-  times[kShort] = {131072 + 2 * 100 + 3000, 256, 512};
   times[kMany] = {524288 + 8 * 100 + 3000, 256, 2048};
   // 4194304 flops a tile on 128 CTAs: 512 ns and 256 ns, and 50 ns a step.
   times[kWide] = {3000 + 16 * 7000 + 132096 / 128.0 * (512 + 50), 128, 2048};
@@ -41,8 +41,10 @@ TEST_CASE("a profile from times worked by hand") {
 
 TEST_CASE("times that fit no device are refused, and noise below zero is none") {
   Times times = worked();
-  times[kShort].ns = times[kLong].ns + 1;
-  CHECK(fit_profile(times).status().code == Code::kArgumentInvalid);
+  times[kAlone].ns = times[kFew].ns - 1;
+  const Status refused = fit_profile(times).status();
+  CHECK(refused.code == Code::kArgumentInvalid);
+  CHECK(refused.cause.find("decode, a CTA a head 12047.000000 ns") != std::string::npos);
   times = worked();
   times[kMany].ns = times[kLong].ns - 50;
   times[kSplit].ns = 3000;
