@@ -48,9 +48,9 @@ Result<DeviceProfile> fit_profile(const std::array<CalibrationTime, kCalibration
   profile.item_ns = (times[kMany].ns - times[kLong].ns) /
                     (items_of_cta(times[kMany]) - items_of_cta(times[kLong]));
   profile.item_ns = std::max(profile.item_ns, 0.0);
-  profile.bytes_per_ns = bytes_of(kCalibration[kLong]) /
-                         (times[kLong].ns - profile.launch_ns -
-                          items_of_cta(times[kLong]) * profile.item_ns);
+  profile.bytes_per_ns =
+      bytes_of(kCalibration[kLong]) /
+      (times[kLong].ns - profile.launch_ns - items_of_cta(times[kLong]) * profile.item_ns);
 
   // One item a CTA, which walks its tiles at its own pace.
   const double kv_tile = kCalibration[kAlone].kv_tile;

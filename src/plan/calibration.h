@@ -39,7 +39,8 @@ struct CalibrationTime {
   int items = 0;  // of the plan, on all KV heads
 };
 
-// Errors: ARGUMENT_INVALID with the times where they fit no device, which other work on it can make.
+// Errors: ARGUMENT_INVALID with the times where they fit no device, which other work on it can
+// make.
 Result<DeviceProfile> fit_profile(const std::array<CalibrationTime, kCalibration.size()>& times);
 
 }  // namespace attnloom
