@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <string>
 
+#include "base/divide_up.h"
+
 namespace attnloom {
 namespace {
 
-constexpr int kKvHeads = 8;
-constexpr int kGroup = 4;
-constexpr int kDim = 128;
+constexpr int kKvHeads = kCalibrationKvHeads;
+constexpr int kGroup = kCalibrationGroup;
+constexpr int kDim = kCalibrationDim;
 constexpr double kTokenBytes = 2.0 * kDim * 2;  // keys and values of one head
 
 // Of keys and values, on all heads.
@@ -26,7 +28,7 @@ double prefill_steps(const CalibrationBatch& batch) {
   const int rows = batch.query_tile / kGroup;  // query tokens of a tile
   double steps = 0;
   for (int end = rows; end <= batch.qo_tokens; end += rows)
-    steps += (end + batch.kv_tile - 1) / batch.kv_tile;
+    steps += static_cast<double>(divide_up(end, batch.kv_tile));
   return steps * kKvHeads;
 }
 

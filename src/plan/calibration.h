@@ -10,8 +10,11 @@
 
 namespace attnloom {
 
-// What is launched: bf16, head dim 128, group size 4, 8 KV heads, pages of 16 tokens; each alike
-// requests. Decodes are of query tile 16, prefills causal.
+// What is launched: bf16, pages of 16 tokens, equal requests. Decodes are of query tile 16,
+// prefills causal.
+inline constexpr int kCalibrationKvHeads = 8;
+inline constexpr int kCalibrationGroup = 4;
+inline constexpr int kCalibrationDim = 128;
 struct CalibrationBatch {
   const char* name;
   int requests;

@@ -20,9 +20,9 @@ ClassCost CostModel::of_class(const Spec& spec, const TileClass& tile, int ctas,
   // Written and read back, at half the pace of keys: few loads are in flight.
   const double state = 2 * 2 * 4.0 * rows * (spec.head_dim.vo + 1);
   const double merge = profile->state_ns + state / bytes_per_ns;
+  if (!decode) return {profile->latency_ns, flops + profile->step_ns, tile.kv, merge};
   const ClassCost alone{profile->latency_ns, std::max(flops, bytes / profile->cta_bytes_per_ns),
                         tile.kv, merge};
-  if (!decode) return {profile->latency_ns, flops + profile->step_ns, tile.kv, merge};
   const ClassCost covered{profile->item_ns, std::max(flops, bytes / bytes_per_ns), tile.kv, merge};
   return alone.of(tokens) > covered.of(tokens) ? alone : covered;
 }

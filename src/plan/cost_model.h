@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "base/divide_up.h"
 #include "spec/spec.h"
 #include "spec/tiles.h"
 
@@ -19,7 +20,7 @@ struct ClassCost {
   double merge = 0;  // of a partial state: written once, read once
 
   double of(std::int64_t tokens) const {
-    return item + step * static_cast<double>((tokens + step_tokens - 1) / step_tokens);
+    return item + step * static_cast<double>(divide_up(tokens, step_tokens));
   }
 };
 

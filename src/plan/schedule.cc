@@ -59,8 +59,6 @@ class Scheduler {
         shared_(shared),
         selection_(selection),
         choice_(choice),
-        beta_(cost.beta),
-        relaxed_(cost.profile != nullptr),
         cost_(cost),
         memory_(memory),
         costs_(memory),
@@ -253,11 +251,11 @@ class Scheduler {
   // The contiguous cut instead, where Algorithm 1 is out of balance and its longest queue is the
   // shorter one. (Where tokens cost nothing a line has no length to cut.)
   bool take_shorter(const PlanLayout& layout, std::vector<std::byte>& block) {
-    if (selection_.batch_invariant || choice_ == ScheduleChoice::kAlgorithm1 || beta_ <= 0 ||
+    if (selection_.batch_invariant || choice_ == ScheduleChoice::kAlgorithm1 || cost_.beta <= 0 ||
         !shared_.empty() || schedule_.figures.makespan <= kGoodBalance * schedule_.figures.ideal)
       return false;
-    const ContiguousCut other(tiles_, kernel_.classes, ctas_, workload_.kv_heads, costs_, relaxed_,
-                              memory_);
+    const ContiguousCut other(tiles_, kernel_.classes, ctas_, workload_.kv_heads, costs_,
+                              cost_.profile != nullptr, memory_);
     if (other.makespan() >= schedule_.figures.makespan) return false;
     other.emit(schedule_, place_items(block, layout, other.stored_items()));
     return true;
@@ -338,8 +336,6 @@ class Scheduler {
   const SharedRows& shared_;
   const Selection& selection_;
   const ScheduleChoice choice_;
-  const double beta_;
-  const bool relaxed_;
   const CostModel& cost_;
   Memory* const memory_;
   std::pmr::vector<ClassCost> costs_;     // of the kernel's classes

@@ -9,42 +9,23 @@
 #include <vector>
 
 #include "engine/plan_object.h"
+#include "tools/runner/device_buffers.h"
 
 namespace attnloom::cli {
 namespace {
 
-constexpr int kKvHeads = 8;
-constexpr int kGroup = 4;
-constexpr int kDim = 128;
+constexpr int kKvHeads = kCalibrationKvHeads;
+constexpr int kGroup = kCalibrationGroup;
+constexpr int kDim = kCalibrationDim;
 constexpr int kPageSize = 16;
 constexpr int kPoolPages = 64 * 4096 / kPageSize;  // 1 GiB of keys and values
 constexpr int kMostTokens = 8192;
 constexpr int kGroups = 8;            // of launches; the least counts
 constexpr int kLaunchesOfGroup = 20;  // as many as hide the host's part of a launch
 
-// Device memory that is given back.
-class Buffer {
- public:
-  static Result<Buffer> make(Backend& backend, std::size_t bytes) {
-    ATTNLOOM_TRY(const DeviceAddress address, backend.allocate(bytes, "calibration"));
-    return Buffer(backend, address);
-  }
-  Buffer(Buffer&& other) noexcept
-      : backend_(other.backend_), address_(std::exchange(other.address_, 0)) {}
-  Buffer& operator=(Buffer&&) = delete;
-  ~Buffer() {
-    if (address_ != 0) static_cast<void>(backend_->release(address_));
-  }
-  DeviceAddress address() const { return address_; }
-
- private:
-  Buffer(Backend& backend, DeviceAddress address) : backend_(&backend), address_(address) {}
-  Backend* backend_;
-  DeviceAddress address_;
-};
-
-// Random bf16 numbers of one order: zeros would cost the device less power than real ones.
-Status fill_random(Backend& backend, DeviceAddress to, std::size_t bytes) {
+// Of random bf16 numbers of one order: zeros would cost the device less power than real ones.
+Result<DeviceAddress> place_random(DeviceBuffers& buffers, Backend& backend, std::size_t bytes) {
+  ATTNLOOM_TRY(const DeviceAddress to, buffers.take(bytes, "calibration"));
   std::vector<std::uint16_t> block(std::size_t{1} << 20);
   std::mt19937 random(1);
   for (std::uint16_t& x : block)
@@ -53,7 +34,7 @@ Status fill_random(Backend& backend, DeviceAddress to, std::size_t bytes) {
     const std::size_t part = std::min(block.size() * 2, bytes - at);
     ATTNLOOM_CHECK(backend.copy_in(to + at, std::as_bytes(std::span(block)).first(part)));
   }
-  return ok_status();
+  return to;
 }
 
 std::string spec_of(const CalibrationBatch& batch) {
@@ -68,47 +49,41 @@ std::string spec_of(const CalibrationBatch& batch) {
 
 class Measurement {
  public:
-  static Result<Measurement> make(Engine& engine) {
-    ATTNLOOM_TRY(Backend * backend, engine.backend());
+  Measurement(Engine& engine, Backend& backend)
+      : engine_(engine), backend_(backend), buffers_(backend) {}
+
+  // What all launches read and write. Once, before the first.
+  Status place() {
     const std::size_t cache_bytes = std::size_t{kPoolPages} * kPageSize * kKvHeads * kDim * 2;
     const std::size_t query_bytes = std::size_t{kMostTokens} * kKvHeads * kGroup * kDim * 2;
-    ATTNLOOM_TRY(Buffer k, Buffer::make(*backend, cache_bytes));
-    ATTNLOOM_TRY(Buffer v, Buffer::make(*backend, cache_bytes));
-    ATTNLOOM_TRY(Buffer q, Buffer::make(*backend, query_bytes));
-    ATTNLOOM_TRY(Buffer o, Buffer::make(*backend, query_bytes));
-    ATTNLOOM_TRY(Buffer pages, Buffer::make(*backend, std::size_t{kPoolPages} * sizeof(int)));
-    ATTNLOOM_CHECK(fill_random(*backend, k.address(), cache_bytes));
-    ATTNLOOM_CHECK(fill_random(*backend, v.address(), cache_bytes));
-    ATTNLOOM_CHECK(fill_random(*backend, q.address(), query_bytes));
+    ATTNLOOM_TRY(k_, place_random(buffers_, backend_, cache_bytes));
+    ATTNLOOM_TRY(v_, place_random(buffers_, backend_, cache_bytes));
+    ATTNLOOM_TRY(q_, place_random(buffers_, backend_, query_bytes));
+    ATTNLOOM_TRY(o_, buffers_.take(query_bytes, "calibration"));
     std::vector<std::int32_t> order(kPoolPages);
     std::iota(order.begin(), order.end(), 0);
-    ATTNLOOM_CHECK(backend->copy_in(pages.address(), std::as_bytes(std::span(order))));
-    return Measurement(engine, *backend,
-                       {std::move(k), std::move(v), std::move(q), std::move(o), std::move(pages)});
+    ATTNLOOM_TRY(pages_, buffers_.input(std::as_bytes(std::span(order)), "calibration"));
+    return ok_status();
   }
 
   Result<CalibrationTime> time(const CalibrationBatch& batch) {
-    ATTNLOOM_TRY(const std::shared_ptr<KernelSet> kernels, engine_->open(spec_of(batch)));
+    ATTNLOOM_TRY(const std::shared_ptr<KernelSet> kernels, engine_.open(spec_of(batch)));
     PlanLimits limits{.max_batch = batch.requests,
                       .max_qo_tokens = std::int64_t{batch.requests} * batch.qo_tokens,
                       .q_heads = kKvHeads * kGroup,
                       .kv_heads = kKvHeads,
                       .max_ctas = batch.most_ctas};
     ATTNLOOM_TRY(const std::unique_ptr<PlanObject> plan, PlanObject::create(kernels, limits));
-    ATTNLOOM_TRY(const Buffer workspace, Buffer::make(*backend_, plan->workspace_bytes()));
+    DeviceBuffers own(backend_);
+    ATTNLOOM_TRY(const DeviceAddress workspace, own.take(plan->workspace_bytes(), "workspace"));
     std::vector<std::byte> staging(plan->staging_bytes());
-    ATTNLOOM_CHECK(
-        plan->bind(workspace.address(), plan->workspace_bytes(), staging.data(), staging.size()));
+    ATTNLOOM_CHECK(plan->bind(workspace, plan->workspace_bytes(), staging.data(), staging.size()));
     ATTNLOOM_CHECK(update(*plan, batch));
     ATTNLOOM_TRY(const double ns, least_time(*plan, batch));
     return CalibrationTime{ns, plan->plan()->grid, plan->plan()->figures.items};
   }
 
  private:
-  enum { kK, kV, kQ, kO, kPages };
-  Measurement(Engine& engine, Backend& backend, std::array<Buffer, 5> buffers)
-      : engine_(&engine), backend_(&backend), buffers_(std::move(buffers)) {}
-
   Status update(PlanObject& plan, const CalibrationBatch& batch) {
     const int pages = batch.kv_tokens / kPageSize;
     std::vector<std::int32_t> qo(1, 0), kv(1, 0);
@@ -129,10 +104,10 @@ class Measurement {
                                  kDim};
     const std::int64_t cache[] = {kPoolPages, kPageSize, kKvHeads, kDim};
     AttentionTensors made;
-    made.q = dense_tensor(TensorType::kBf16, rows, buffers_[kQ].address());
-    made.o = dense_tensor(TensorType::kBf16, rows, buffers_[kO].address());
-    made.k = dense_tensor(TensorType::kBf16, cache, buffers_[kK].address());
-    made.v = dense_tensor(TensorType::kBf16, cache, buffers_[kV].address());
+    made.q = dense_tensor(TensorType::kBf16, rows, q_);
+    made.o = dense_tensor(TensorType::kBf16, rows, o_);
+    made.k = dense_tensor(TensorType::kBf16, cache, k_);
+    made.v = dense_tensor(TensorType::kBf16, cache, v_);
     return made;
   }
 
@@ -143,18 +118,17 @@ class Measurement {
     double least = 0;
     int first = 0;
     for (int group = 0; group <= kGroups; ++group) {  // the first only warms up
-      ATTNLOOM_CHECK(backend_->synchronize(nullptr));
+      ATTNLOOM_CHECK(backend_.synchronize(nullptr));
       const auto begin = std::chrono::steady_clock::now();
       for (int n = 0; n < kLaunchesOfGroup; ++n) {
         if (first + pages > kPoolPages) first = 0;
         const std::int64_t entries[] = {pages};
         made.page_indices =
-            dense_tensor(TensorType::kI32, entries,
-                         buffers_[kPages].address() + static_cast<DeviceAddress>(first) * 4);
+            dense_tensor(TensorType::kI32, entries, pages_ + static_cast<DeviceAddress>(first) * 4);
         ATTNLOOM_CHECK(plan.run(made, nullptr));
         first += pages;
       }
-      ATTNLOOM_CHECK(backend_->synchronize(nullptr));
+      ATTNLOOM_CHECK(backend_.synchronize(nullptr));
       const std::chrono::duration<double, std::nano> spent =
           std::chrono::steady_clock::now() - begin;
       const double ns = spent.count() / kLaunchesOfGroup;
@@ -163,15 +137,18 @@ class Measurement {
     return least;
   }
 
-  Engine* engine_;
-  Backend* backend_;
-  std::array<Buffer, 5> buffers_;
+  Engine& engine_;
+  Backend& backend_;
+  DeviceBuffers buffers_;
+  DeviceAddress k_ = 0, v_ = 0, q_ = 0, o_ = 0, pages_ = 0;
 };
 
 }  // namespace
 
 Result<std::array<CalibrationTime, kCalibration.size()>> time_calibration(Engine& engine) {
-  ATTNLOOM_TRY(Measurement measurement, Measurement::make(engine));
+  ATTNLOOM_TRY(Backend * backend, engine.backend());
+  Measurement measurement(engine, *backend);
+  ATTNLOOM_CHECK(measurement.place());
   std::array<CalibrationTime, kCalibration.size()> times;
   for (std::size_t n = 0; n < times.size(); ++n) {
     ATTNLOOM_TRY(times[n], measurement.time(kCalibration[n]));

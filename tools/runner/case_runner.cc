@@ -11,41 +11,10 @@
 #include "runtime/sim_backend.h"
 #include "runtime/tensor_checks.h"
 #include "spec/parse.h"
+#include "tools/runner/device_buffers.h"
 
 namespace attnloom {
 namespace {
-
-// Device memory for the time of one run.
-class DeviceBuffers {
- public:
-  explicit DeviceBuffers(Backend& backend) : backend_(backend) {}
-  ~DeviceBuffers() {
-    for (DeviceAddress address : addresses_) (void)backend_.release(address);
-  }
-  DeviceBuffers(const DeviceBuffers&) = delete;
-  DeviceBuffers& operator=(const DeviceBuffers&) = delete;
-
-  Result<DeviceAddress> input(std::span<const std::byte> bytes, const std::string& label) {
-    ATTNLOOM_TRY(const DeviceAddress address, take(bytes.size(), label));
-    if (!bytes.empty()) ATTNLOOM_CHECK(backend_.copy_in(address, bytes));
-    return address;
-  }
-  // The simulator knows by itself what was never written; a real device gets NaN.
-  Result<DeviceAddress> poisoned(std::size_t bytes, const std::string& label) {
-    if (backend_.device().simulated) return take(bytes, label);
-    return input(std::vector<std::byte>(bytes, std::byte{0xff}), label);
-  }
-
- private:
-  Result<DeviceAddress> take(std::size_t bytes, const std::string& label) {
-    ATTNLOOM_TRY(const DeviceAddress address, backend_.allocate(bytes == 0 ? 16 : bytes, label));
-    addresses_.push_back(address);
-    return address;
-  }
-
-  Backend& backend_;
-  std::vector<DeviceAddress> addresses_;
-};
 
 Result<TensorView> cache_view(DeviceBuffers& buffers, const CacheImage& image, DType dtype,
                               const std::string& label) {
