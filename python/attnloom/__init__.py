@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from attnloom._attention import Attention
+    from attnloom._block_sparse import BlockSparse
     from attnloom._context import Context, version
     from attnloom._errors import (
         ArgumentError,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Attention": "_attention",
+    "BlockSparse": "_block_sparse",
     "Context": "_context",
     "Rope": "_operations",
     "Variant": "_variant",
@@ -46,6 +48,7 @@ _HOMES = {
 __all__ = [
     "ArgumentError",
     "Attention",
+    "BlockSparse",
     "CacheError",
     "CompileError",
     "Context",

@@ -44,6 +44,19 @@ def stream_of(stream: Any, like: Any) -> int:
             raise TensorError("TENSOR_INVALID", "q", cause, "call it under torch.cuda.device(q.device)")
         if stream is None:
             stream = cuda.current_stream()
+    return _address_of(stream)
+
+
+def plan_stream_of(stream: Any, simulated: bool) -> int:
+    """The same where no tensor says whose stream it is: torch's current one where torch uses a GPU, since a run on its
+    tensors would take that one."""
+    torch = sys.modules.get("torch")
+    if stream is None and torch is not None and not simulated and torch.cuda.is_initialized():
+        stream = torch.cuda.current_stream()
+    return _address_of(stream)
+
+
+def _address_of(stream: Any) -> int:
     if stream is None:
         return 0
     for attribute in ("cuda_stream", "ptr"):
