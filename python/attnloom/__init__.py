@@ -30,12 +30,15 @@ if TYPE_CHECKING:
     )
     from attnloom._functions import attention
     from attnloom._operations import Rope, append, merge_states, page_copy
+    from attnloom._paged_cache import CacheStep, PagedCache
     from attnloom._variant import Variant
 
 _HOMES = {
     "Attention": "_attention",
     "BlockSparse": "_block_sparse",
+    "CacheStep": "_paged_cache",
     "Context": "_context",
+    "PagedCache": "_paged_cache",
     "Rope": "_operations",
     "Variant": "_variant",
     "append": "_operations",
@@ -50,12 +53,14 @@ __all__ = [
     "Attention",
     "BlockSparse",
     "CacheError",
+    "CacheStep",
     "CompileError",
     "Context",
     "DeviceError",
     "Error",
     "ForkedError",
     "InternalError",
+    "PagedCache",
     "PlanError",
     "Rope",
     "SpecError",
