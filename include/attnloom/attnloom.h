@@ -580,11 +580,13 @@ ALM_API alm_code alm_run(alm_plan* plan, const alm_attention* tensors, void* str
 
 typedef struct alm_merge {
   size_t struct_bytes;
-  alm_tensor o_in;   /* [states][tokens][heads][head_dim.vo] */
-  alm_tensor lse_in; /* f32 [states][tokens][heads] */
-  alm_tensor o;   /* [tokens][heads][head_dim.vo]; may lie in place of the first state, nothing else
-                     may overlap */
-  alm_tensor lse; /* f32 [tokens][heads]; dtype 0: not wanted */
+  /* [states][tokens][heads][head_dim.vo]. States may lie anywhere, the stride between them may be
+   * negative: two in memory of their own are the first's address and their distance. */
+  alm_tensor o_in;
+  alm_tensor lse_in; /* f32 [states][tokens][heads], as o_in */
+  alm_tensor o;      /* [tokens][heads][head_dim.vo]; may be one of the states in place, with its
+                        strides; nothing else may overlap */
+  alm_tensor lse;    /* f32 [tokens][heads]; dtype 0: not wanted */
 } alm_merge;
 
 /* Merges attention states with a kernel opened from a spec of "kernel": "merge". */
@@ -659,6 +661,11 @@ ALM_API alm_code alm_memory_copy_in(alm_context* context, void* to, const void* 
                                     alm_error** error);
 ALM_API alm_code alm_memory_copy_out(alm_context* context, void* to, const void* from, size_t bytes,
                                      alm_error** error);
+/* Page-locked memory of the host, of which copies are asynchronous: for staging. At least one byte,
+ * aligned to 64 bytes; without a GPU it is plain memory. */
+ALM_API alm_code alm_memory_allocate_host(alm_context* context, size_t bytes, void** address,
+                                          alm_error** error);
+ALM_API alm_code alm_memory_free_host(alm_context* context, void* address, alm_error** error);
 /* Waits for the stream. On the simulator returns ALM_LAUNCH when it found a fault since the last
  * call; the cause names the first. */
 ALM_API alm_code alm_synchronize(alm_context* context, void* stream, alm_error** error);

@@ -3,12 +3,11 @@
 
 #include <nanobind/stl/string.h>
 
+#include <cstring>
 #include <deque>
-#include <optional>
 
-#include "python/core/dlpack.h"
-#include "python/core/refusal.h"
-#include "python/core/staging.h"
+#include "python/core/tensors.h"
+#include "python/core/workload.h"
 
 namespace attnloom::python {
 namespace {
@@ -29,13 +28,27 @@ alm_context_options context_options(const ContextOptions& given) {
   return options;
 }
 
-alm_plan_limits plan_limits(const PlanBounds& bounds) {
+struct LimitPlace {
+  const char* name;
+  std::int32_t alm_plan_limits::*limit;
+};
+constexpr LimitPlace kLimits[] = {
+    {"max_batch", &alm_plan_limits::max_batch},
+    {"q_heads", &alm_plan_limits::q_heads},
+    {"kv_heads", &alm_plan_limits::kv_heads},
+    {"sm_budget", &alm_plan_limits::sm_budget},
+    {"max_ctas", &alm_plan_limits::max_ctas},
+    {"batch_invariant", &alm_plan_limits::batch_invariant},
+    {"graph", &alm_plan_limits::graph},
+    {"kernel", &alm_plan_limits::kernel},
+    {"no_shared_prefixes", &alm_plan_limits::no_shared_prefixes},
+};
+
+alm_plan_limits plan_limits(const nb::dict& given) {
   alm_plan_limits limits = zeroed<alm_plan_limits>();
-  limits.max_batch = bounds.max_batch;
-  limits.max_qo_tokens = bounds.max_qo_tokens;
-  limits.q_heads = bounds.q_heads;
-  limits.kv_heads = bounds.kv_heads;
-  limits.batch_invariant = bounds.batch_invariant ? 1 : 0;
+  for (const LimitPlace& place : kLimits)
+    limits.*place.limit = nb::cast<std::int32_t>(given[place.name]);
+  limits.max_qo_tokens = nb::cast<std::int64_t>(given["max_qo_tokens"]);
   return limits;
 }
 
@@ -43,52 +56,24 @@ void* stream_of(std::uintptr_t stream) {
   return reinterpret_cast<void*>(stream);
 }
 
-nb::object item_of(const nb::dict& given, const char* name) {
-  const nb::str key(name);
-  return given.contains(key) ? nb::object(given[key]) : nb::none();
-}
-
 // The tensors of one run: argument, place in alm_attention, whether the kernel writes to it.
 struct Place {
   const char* name;
   alm_tensor alm_attention::*tensor;
-  bool is_output;
+  Use use;
 };
 constexpr Place kPlaces[] = {
-    {"q", &alm_attention::q, false},
-    {"k", &alm_attention::k, false},
-    {"v", &alm_attention::v, false},
-    {"out", &alm_attention::o, true},
-    {"lse", &alm_attention::lse, true},
-    {"page_indices", &alm_attention::page_indices, false},
-    {"block_indices", &alm_attention::block_indices, false},
-    {"custom_mask", &alm_attention::custom_mask, false},
-    {"k_scale", &alm_attention::k_scale, false},
-    {"v_scale", &alm_attention::v_scale, false},
+    {"q", &alm_attention::q, Use::kRead},
+    {"k", &alm_attention::k, Use::kRead},
+    {"v", &alm_attention::v, Use::kRead},
+    {"out", &alm_attention::o, Use::kWritten},
+    {"lse", &alm_attention::lse, Use::kWritten},
+    {"page_indices", &alm_attention::page_indices, Use::kRead},
+    {"block_indices", &alm_attention::block_indices, Use::kRead},
+    {"custom_mask", &alm_attention::custom_mask, Use::kRead},
+    {"k_scale", &alm_attention::k_scale, Use::kRead},
+    {"v_scale", &alm_attention::v_scale, Use::kRead},
 };
-
-// A kernel follows any address it is given, so where a tensor lies is checked before the library
-// sees it. `device_id` is that of the first tensor, -1 before.
-void check_place(const Borrowed& borrowed, const char* name, bool simulated, int* device_id) {
-  const auto refuse = [&](const char* wanted, const char* remedy) {
-    refuse_tensor(name,
-                  "must lie on " + std::string(wanted) + ", given DLPack device type " +
-                      std::to_string(borrowed.device_type),
-                  remedy);
-  };
-  if (simulated) {
-    if (!borrowed.on_host())
-      refuse("the host for the simulated device",
-             "pass a CPU tensor, or make the context with device=\"cuda\"");
-    return;
-  }
-  if (borrowed.device_type != kCuda && borrowed.device_type != kCudaManaged)
-    refuse("a CUDA device", "copy it there, or make the context with device=\"simulator\"");
-  if (*device_id >= 0 && borrowed.device_id != *device_id)
-    refuse_tensor(name, "must lie on device " + std::to_string(*device_id) + " as q does, given " +
-                            std::to_string(borrowed.device_id));
-  *device_id = borrowed.device_id;
-}
 
 }  // namespace
 
@@ -97,107 +82,70 @@ ContextObject::ContextObject(const ContextOptions& options)
 
 bool ContextObject::is_simulated() {
   if (device_ != ALM_DEVICE_AUTO) return device_ == ALM_DEVICE_SIMULATOR;
-  context_.synchronize();
-  return context_.describe().find("\"simulated\":true") != std::string::npos;
+  std::call_once(asked_, [this] {
+    context_.synchronize();
+    simulated_ = context_.describe().find("\"simulated\":true") != std::string::npos;
+  });
+  return simulated_;
 }
 
 KernelObject::KernelObject(std::shared_ptr<ContextObject> context, const std::string& spec_json)
     : context_(std::move(context)), kernel_(context_->context(), spec_json) {}
 
-PlanObject::PlanObject(std::shared_ptr<KernelObject> kernel, const PlanBounds& bounds)
-    : kernel_(std::move(kernel)),
-      simulated_(kernel_->context().is_simulated()),
-      plan_(kernel_->kernel(), plan_limits(bounds)) {
+PlanObject::PlanObject(std::shared_ptr<KernelObject> kernel, const nb::dict& limits)
+    : PlanObject(std::move(kernel), plan_limits(limits)) {}
+
+// Planning may compile (of a plan for graphs), and memory waits for the device.
+PlanObject::PlanObject(std::shared_ptr<KernelObject> kernel, const alm_plan_limits& limits)
+    : kernel_(std::move(kernel)), plan_([&] {
+        const nb::gil_scoped_release released;
+        return Plan(kernel_->kernel(), limits);
+      }()) {
+  const nb::gil_scoped_release released;
   const alm_plan_sizes& sizes = plan_.sizes();
-  workspace_ =
-      std::make_unique<Memory>(kernel_->context().get(), sizes.workspace_bytes, "workspace");
-  staging_.reset(new std::byte[sizes.staging_bytes]);
-  plan_.bind(workspace_->address(), sizes.workspace_bytes, staging_.get(), sizes.staging_bytes);
+  alm_context* const context = kernel_->context().get();
+  workspace_.emplace(context, sizes.workspace_bytes, "workspace");
+  staging_.emplace(context, sizes.staging_bytes);
+  plan_.bind(workspace_->address(), sizes.workspace_bytes, staging_->address(),
+             sizes.staging_bytes);
 }
 
 void PlanObject::update(const nb::dict& given, std::uintptr_t stream) {
-  alm_workload workload = zeroed<alm_workload>();
-  std::deque<Indices> arrays;
-  const auto read = [&](const char* name) {
-    arrays.push_back(borrow_indices(item_of(given, name), name));
-    return arrays.back().view();
-  };
-  workload.qo_indptr = read("qo_indptr");
-  workload.kv_indptr = read("kv_indptr");
-  workload.last_page_len = read("last_page_len");
-  workload.page_indices = read("page_indices");
-  workload.kv_start = read("kv_start");
-  workload.block_indptr = read("block_indptr");
-  workload.block_indices = read("block_indices");
-  workload.pool_pages = nb::cast<std::int64_t>(given["pool_pages"]);
-  workload.kv_capacity = nb::cast<std::int64_t>(given["kv_capacity"]);
-  workload.scale = nb::cast<float>(given["scale"]);
-  workload.window_left = nb::cast<std::int32_t>(given["window_left"]);
-  std::deque<std::string> names;
-  std::vector<alm_scalar> scalars;
-  const nb::dict params(nb::borrow<nb::dict>(item_of(given, "params")));
-  for (const auto& [name, value] : params) {
-    names.push_back(nb::cast<std::string>(name));
-    scalars.push_back({names.back().c_str(), nb::cast<double>(value)});
-  }
-  workload.scalars = scalars.data();
-  workload.scalar_count = scalars.size();
+  const WorkloadArrays arrays(given);
   const nb::gil_scoped_release released;
   const std::lock_guard lock(mutex_);
-  plan_.update(workload, stream_of(stream));
+  plan_.update(arrays.get(), stream_of(stream));
+}
+
+void PlanObject::check(const nb::dict& given, std::uintptr_t stream) {
+  const WorkloadArrays arrays(given);
+  const nb::gil_scoped_release released;
+  const std::lock_guard lock(mutex_);
+  plan_.check(arrays.get(), stream_of(stream));
 }
 
 void PlanObject::run(const nb::tuple& given, const nb::dict& pointers, std::uintptr_t stream) {
   alm_attention tensors = zeroed<alm_attention>();
-  std::vector<Borrowed> held;
-  held.reserve(std::size(kPlaces) + pointers.size());
-  int device_id = -1;
-  const auto read = [&](nb::handle object, const char* name, bool is_output) {
-    held.push_back(borrow(object, name));
-    const Borrowed& borrowed = held.back();
-    if (!borrowed.given()) return alm_tensor{};
-    check_place(borrowed, name, simulated_, &device_id);
-    if (is_output && borrowed.read_only)
-      refuse_tensor(name, "is read-only, and the kernel writes to it", "pass a writable tensor");
-    return borrowed.tensor;
-  };
+  LaunchTensors launch(kernel_->context(), "q");
   // REQUIRES: `given` in the order of kPlaces.
   for (std::size_t i = 0; i < std::size(kPlaces); ++i) {
-    const nb::object object(given[i]);
-    if (object.is_none()) continue;
-    tensors.*kPlaces[i].tensor = read(object, kPlaces[i].name, kPlaces[i].is_output);
+    const Place& place = kPlaces[i];
+    launch.read(nb::object(given[i]), place.name, place.use, &(tensors.*place.tensor));
   }
   std::deque<std::string> names;
-  std::vector<alm_pointer_param> params;
+  std::vector<alm_pointer_param> params(pointers.size());
+  std::size_t count = 0;
   for (const auto& [name, value] : pointers) {
-    names.push_back(nb::cast<std::string>(name));
-    params.push_back(
-        {names.back().c_str(), read(value, ("params." + names.back()).c_str(), false)});
+    names.push_back("params." + nb::cast<std::string>(name));
+    const char* const field = names.back().c_str();
+    params[count].name = field + std::strlen("params.");
+    launch.read(value, field, Use::kRead, &params[count++].tensor);
   }
+  tensors.params = params.data();
+  tensors.param_count = params.size();
   const nb::gil_scoped_release released;
   const std::lock_guard lock(mutex_);
-  launch(&tensors, &params, stream);
-}
-
-// REQUIRES: the lock, and no GIL.
-void PlanObject::launch(alm_attention* tensors, std::vector<alm_pointer_param>* params,
-                        std::uintptr_t stream) {
-  std::optional<Staging> staging;
-  if (simulated_) {
-    staging.emplace(kernel_->context().get());
-    for (const Place& place : kPlaces) {
-      alm_tensor* tensor = &(tensors->*place.tensor);
-      if (tensor->dtype != ALM_DTYPE_NONE) staging->add(tensor, place.name, place.is_output);
-    }
-    for (alm_pointer_param& param : *params) staging->add(&param.tensor, param.name, false);
-    staging->copy_in();
-  }
-  tensors->params = params->data();
-  tensors->param_count = params->size();
-  plan_.run(*tensors, stream_of(stream));
-  if (!staging) return;
-  kernel_->context().context().synchronize(stream_of(stream));
-  staging->copy_out();
+  launch.launch(stream, [&] { plan_.run(tensors, stream_of(stream)); });
 }
 
 std::string PlanObject::describe() {
