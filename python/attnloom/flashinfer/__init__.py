@@ -156,7 +156,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name.startswith("__"):
+    if name.startswith("_"):
         raise AttributeError(f"module 'attnloom.flashinfer' has no attribute {name!r}")
     value: object
     if name in _HOMES:
@@ -164,17 +164,17 @@ def __getattr__(name: str) -> object:
     elif name in _MODULES:
         value = importlib.import_module(f"attnloom.flashinfer.{name}")
     else:
-        value = _absent(name)
+        value = _refusing(name)
     globals()[name] = value
     return value
 
 
-def _absent(name: str) -> object:
-    from attnloom.flashinfer import _absent as names
+def _refusing(name: str) -> object:
+    from attnloom.flashinfer import _absent
 
-    if name not in names.NAMES:
+    if name not in _absent.NAMES:
         raise AttributeError(f"module 'attnloom.flashinfer' has no attribute {name!r}: it holds attention only")
-    return names.absent(name)
+    return _absent.absent(name)
 
 
 def __dir__() -> list[str]:

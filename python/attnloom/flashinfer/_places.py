@@ -146,7 +146,13 @@ class Place:
     def scalar(self, value: float) -> Tensor:
         """f32 [1] with this number. Kept: a captured launch reads it at each replay."""
         if value not in self._scalars:
-            self._scalars[value] = self.send(np.full(1, value, np.float32))
+            if (
+                self.framework == "torch"
+            ):  # on the device itself: while a stream is captured nothing can be copied there
+                full = self.operations.full((1,), value, dtype=self.operations.float32, device=self.device)
+            else:
+                full = self.send(np.full(1, value, np.float32))
+            self._scalars[value] = full
         return self._scalars[value]
 
     def factor(self, *factors: Any) -> Tensor:

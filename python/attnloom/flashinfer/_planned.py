@@ -46,6 +46,7 @@ class Planned:
         self._workload: dict[str, Any] = {}
         self._tensors: dict[str, Tensor] = {}
         self._params: dict[str, Tensor] = {}
+        self._tables: dict[Any, dict[str, Tensor]] = {}
 
     @property
     def form(self) -> Form:
@@ -63,17 +64,25 @@ class Planned:
         self._numbers = numbers
         self._workload = workload
         self.use(**tensors)
-        self._params = {}
-        if self._form.positions == "ALIBI":
-            self._params["slopes"] = self.place.send(alibi_slopes(form.q_heads))
-        if self._form.positions == "ROPE_LLAMA":
-            self._params["inv_freq"] = self.place.send(numbers.inverse_frequencies(form.head_dim))
+        self._params = self._positional(self._form)
         used = self._used or {self._first}
         if not self._captured:
             self._used = set()
         self._ready = {}
         for kind in used:
             self._planned(kind)
+
+    def _positional(self, form: Form) -> dict[str, Tensor]:
+        """Kept for every plan of the same numbers: a captured launch reads them at each replay."""
+        key = (form.positions, form.q_heads, form.head_dim, self._numbers.rope_scale, self._numbers.rope_theta)
+        if key not in self._tables:
+            tables = {}
+            if form.positions == "ALIBI":
+                tables["slopes"] = self.place.send(alibi_slopes(form.q_heads))
+            if form.positions == "ROPE_LLAMA":
+                tables["inv_freq"] = self.place.send(self._numbers.inverse_frequencies(form.head_dim))
+            self._tables[key] = tables
+        return self._tables[key]
 
     def use(self, **tensors: Tensor | None) -> None:
         """Other tensors for the planned batch."""

@@ -2,9 +2,9 @@
 """Decode over a paged cache. The batch of most tests: 3 + 0 + 9 + 4 tokens in pages of 4, in any order, one page twice."""
 
 import attnloom
-import attnloom.flashinfer as flashinfer
 import numpy as np
 import pytest
+from attnloom import flashinfer
 from attnloom._context import default_context
 
 PAGES = np.array([3, 6, 1, 3, 0], np.int32)
@@ -190,6 +190,21 @@ def test_a_graphs_wrapper_keeps_its_buffers_and_takes_new_lengths(kit, named):
     ):
         with pytest.raises(ValueError, match=word):
             wrapper.plan(*arrays, *HEADS, q_data_type=kit.dtype)
+
+
+def test_what_a_captured_launch_reads_stays_where_it_is(kit):
+    """Its pointers are read at each replay, whatever was planned since."""
+    buffers = kit.i32(*[0] * 5), kit.i32(*[0] * 8), kit.i32(*[0] * 4)
+    wrapper = flashinfer.CUDAGraphBatchDecodeWithPagedKVCacheWrapper(kit.workspace, *buffers)
+    launched = []
+    q, cache = batch(kit)
+    for _ in range(2):
+        plan(kit, wrapper, pos_encoding_mode="ROPE_LLAMA")
+        wrapper.run(q, cache, k_scale=0.5)
+        planned = wrapper._planned
+        given = planned._tensors["page_indices"], planned._params["inv_freq"], planned.place.scalar(0.5)
+        launched.append([id(tensor) for tensor in given])
+    assert launched[0] == launched[1]
 
 
 def test_a_graphs_wrapper_needs_its_buffers(kit):

@@ -3,9 +3,9 @@
 0 and 9 keys."""
 
 import attnloom
-import attnloom.flashinfer as flashinfer
 import numpy as np
 import pytest
+from attnloom import flashinfer
 from conftest import attend_where
 
 PAGES = np.array([3, 6, 1, 5, 0, 2], np.int32)

@@ -2,9 +2,9 @@
 """single_decode_with_kv_cache and single_prefill_with_kv_cache."""
 
 import attnloom
-import attnloom.flashinfer as flashinfer
 import numpy as np
 import pytest
+from attnloom import flashinfer
 from conftest import LOG2_E, attend_where
 
 
