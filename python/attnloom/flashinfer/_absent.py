@@ -14,6 +14,7 @@ _OTHER = (
     "use the batch wrappers, which choose a kernel themselves",
 )
 _FOUR_BITS = "4-bit caches are not supported", ""
+_ELSEWHERE = "this package holds attention only", ""
 _FUSED = "rotation fused with 8-bit rounding is not supported", "use apply_rope* and append_paged_kv_cache"
 
 _REASONS: dict[str, tuple[str, str]] = {
@@ -57,9 +58,8 @@ def absent(name: str, reason: tuple[str, str] | None = None) -> Any:
     def refuse(*_: Any, **__: Any) -> Any:
         raise unsupported(name, cause, remedy)
 
-    refuse.__name__ = refuse.__qualname__ = name
-    refuse.__doc__ = f"Not here: {cause}."
-    return refuse
+    # A class: what stands for a class may be in annotations.
+    return type(name.rpartition(".")[2], (), {"__new__": refuse, "__doc__": f"Not here: {cause}."})
 
 
 def absent_of(module: str, name: str) -> Any:
@@ -79,4 +79,5 @@ class AbsentModule(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        return absent(f"{self.__name__}.{name}", _REASONS.get(name, _CUSTOM))
+        reason = _CUSTOM if ".jit" in self.__name__ else _REASONS.get(name, _ELSEWHERE)
+        return absent(f"{self.__name__}.{name}", reason)

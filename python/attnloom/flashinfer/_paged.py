@@ -17,10 +17,10 @@ from attnloom.flashinfer._batches import (
     same_batch,
 )
 from attnloom.flashinfer._caches import halves
+from attnloom.flashinfer._custom import PLAIN, custom_of
 from attnloom.flashinfer._forms import Form, Numbers
 from attnloom.flashinfer._places import Tensor
-from attnloom.flashinfer._planned import Kind
-from attnloom.flashinfer._support import refuse_given, refuse_multi_item, refuse_other_than, refuse_positional
+from attnloom.flashinfer._support import refuse_given, refuse_multi_item, refuse_other_than
 from attnloom.flashinfer._wrappers import PrefillWrapper, given_buffers
 
 NAMES = ("paged_kv_indptr", "paged_kv_indices", "paged_kv_last_page_len")
@@ -29,8 +29,6 @@ NAMES = ("paged_kv_indptr", "paged_kv_indices", "paged_kv_last_page_len")
 class BatchPrefillWithPagedKVCacheWrapper(PrefillWrapper):
     """Attention of a batch over a paged cache: [pages, 2, page_size, kv_heads, dim] or (K, V) in NHD,
     [pages, 2, kv_heads, page_size, dim] in HND."""
-
-    _kind = Kind()  # of the kernel that plan() makes ready
 
     def __init__(
         self,
@@ -47,8 +45,9 @@ class BatchPrefillWithPagedKVCacheWrapper(PrefillWrapper):
         jit_args: Any = None,
         jit_kwargs: Any = None,
     ) -> None:
-        refuse_given(jit_args=jit_args, jit_kwargs=jit_kwargs)
-        super().__init__(float_workspace_buffer, kv_layout, use_cuda_graph, backend, self._kind)
+        custom = custom_of(jit_args, jit_kwargs)
+        self._custom = self._custom if custom is PLAIN else custom
+        super().__init__(float_workspace_buffer, kv_layout, use_cuda_graph, backend, self._custom.kind)
         if use_cuda_graph:
             given_buffers(
                 qo_indptr_buf=qo_indptr_buf,
@@ -147,6 +146,7 @@ class BatchPrefillWithPagedKVCacheWrapper(PrefillWrapper):
             invariant=invariant,
             one_kernel=self._use_cuda_graph,
         )
+        self._custom.check(numbers.applied(form))
         indices = self._paged_kv_indices_buf if self._use_cuda_graph else table.indices
         self._planned.plan(
             form,
@@ -188,7 +188,7 @@ class BatchPrefillWithPagedKVCacheWrapper(PrefillWrapper):
 
         q_scale, k_scale, v_scale: numbers or tensors of one element. sinks: f32 [q_heads], counted in the LSE.
         """
-        refuse_positional(args)
+        sink, factor = self._taken(args)
         refuse_given(kv_cache_sf=kv_cache_sf, skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor)
         refuse_other_than(False, use_fp16_softmax=use_fp16_softmax, uses_spcompress=uses_spcompress)
         self._check_run_window(window_left)
@@ -200,9 +200,9 @@ class BatchPrefillWithPagedKVCacheWrapper(PrefillWrapper):
             out=out,
             lse=lse,
             return_lse=return_lse,
-            qk_factors=(q_scale, k_scale),
+            qk_factors=(q_scale, k_scale, factor),
             v_scale=v_scale,
-            sinks=sinks,
+            sinks=sinks if sink is None else sink,
         )
 
     run_return_lse = functools.partialmethod(run, return_lse=True)

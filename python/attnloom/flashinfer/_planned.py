@@ -9,7 +9,7 @@ import dataclasses
 from typing import Any
 
 from attnloom._attention import Attention
-from attnloom._errors import PlanError
+from attnloom._errors import PlanError, TensorError
 from attnloom.flashinfer._forms import LOG2_E, Form, Numbers, alibi_slopes
 from attnloom.flashinfer._places import Place, Tensor
 
@@ -127,7 +127,9 @@ class Planned:
         sinks: Tensor | None = None,
     ) -> Any:
         """out, or (out, lse) with return_lse. The LSE is a natural logarithm."""
-        form = self.form
+        form, tokens = self.form, int(self._workload["qo_indptr"][-1])
+        if q.shape[0] != tokens:
+            raise TensorError("TENSOR_INVALID", "q.shape[0]", f"must be {tokens} as planned, given {q.shape[0]}")
         scaled = not (all(map(_neutral, qk_factors)) and _neutral(v_scale))
         kind = Kind(scaled and not form.eight_bit, sinks is not None)
         self._used.add(kind)

@@ -8,9 +8,10 @@ import numpy as np
 
 from attnloom.flashinfer._batches import check_bound, check_lengths, dtypes_of, mask_bytes, offsets_of, same_batch
 from attnloom.flashinfer._caches import heads_last
+from attnloom.flashinfer._custom import custom_of
 from attnloom.flashinfer._forms import Form, Numbers
 from attnloom.flashinfer._places import Tensor
-from attnloom.flashinfer._support import refuse_given, refuse_multi_item, refuse_other_than, refuse_positional
+from attnloom.flashinfer._support import refuse_given, refuse_multi_item, refuse_other_than
 from attnloom.flashinfer._wrappers import PrefillWrapper, given_buffers
 
 
@@ -30,8 +31,8 @@ class BatchPrefillWithRaggedKVCacheWrapper(PrefillWrapper):
         jit_args: Any = None,
         jit_kwargs: Any = None,
     ) -> None:
-        refuse_given(jit_args=jit_args, jit_kwargs=jit_kwargs)
-        super().__init__(float_workspace_buffer, kv_layout, use_cuda_graph, backend)
+        self._custom = custom_of(jit_args, jit_kwargs)
+        super().__init__(float_workspace_buffer, kv_layout, use_cuda_graph, backend, self._custom.kind)
         if use_cuda_graph:
             given_buffers(qo_indptr_buf=qo_indptr_buf, kv_indptr_buf=kv_indptr_buf)
         self._buffers: tuple[Tensor, Tensor] = (qo_indptr_buf, kv_indptr_buf)
@@ -106,6 +107,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(PrefillWrapper):
             invariant=disable_split_kv or fixed_split_size is not None,
             one_kernel=self._use_cuda_graph,
         )
+        self._custom.check(numbers.applied(form))
         workload = {"qo_indptr": qo_offsets, "kv_indptr": kv_offsets}
         self._planned.plan(form, numbers, workload, {"custom_mask": mask})
 
@@ -131,7 +133,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(PrefillWrapper):
 
         q_scale, k_scale, v_scale are applied, also to 16-bit K and V (FlashInfer 0.6 reads them for 4-bit ones only).
         """
-        refuse_positional(args)
+        sink, factor = self._taken(args)
         refuse_given(kv_cache_sf=kv_cache_sf)
         refuse_other_than(1, o_scale=o_scale)
         return self._planned.run(
@@ -141,8 +143,9 @@ class BatchPrefillWithRaggedKVCacheWrapper(PrefillWrapper):
             out=out,
             lse=lse,
             return_lse=return_lse,
-            qk_factors=(q_scale, k_scale),
+            qk_factors=(q_scale, k_scale, factor),
             v_scale=v_scale,
+            sinks=sink,
         )
 
     run_return_lse = functools.partialmethod(run, return_lse=True)

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all wrappers share: the workspace that says where they work, the layout, and CUDA-graph mode."""
 
+import math
 from typing import Any
 
 from attnloom._errors import TensorError, refused
 from attnloom.flashinfer._batches import invalid
+from attnloom.flashinfer._custom import PLAIN
 from attnloom.flashinfer._forms import Numbers
 from attnloom.flashinfer._places import Place, Tensor
 from attnloom.flashinfer._planned import Kind, Planned
-from attnloom.flashinfer._support import check_backend, check_layout
+from attnloom.flashinfer._support import check_backend, check_layout, refuse_positional
 from attnloom.flashinfer.quantization import byte_offsets
 
 
@@ -75,6 +77,20 @@ class PrefillWrapper(Wrapper):
     """What the paged and the ragged wrapper share."""
 
     _frozen_rows: int | None = None
+    _custom = PLAIN
+
+    def _taken(self, arguments: tuple[Any, ...]) -> tuple[Tensor | None, float]:
+        """(sink, factor of the logits) of what stands behind the cache in run(): sink and sm_scale, where a custom kernel
+        takes them."""
+        if not self._custom.kind.sink:
+            refuse_positional(arguments)
+            return None, 1.0
+        if not 1 <= len(arguments) <= 2:
+            raise refused("args", f"must be sink and sm_scale behind the cache, given {len(arguments)}")
+        if len(arguments) == 1 or arguments[1] is None:
+            return arguments[0], 1.0
+        factor = float(arguments[1]) / self._planned.numbers.scale(self._planned.form)
+        return arguments[0], 1.0 if math.isclose(factor, 1, rel_tol=1e-6) else factor
 
     def _bound_rows(self, qo_indptr: Any, fixed_batch: int) -> None:
         """A graph's launches serve no more requests and query tokens than its first plan had."""

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches of any mixture in one launch, and attention with sinks."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -9,9 +8,10 @@ import numpy as np
 from attnloom._errors import refused
 from attnloom.flashinfer._batches import dtypes_of, invalid, offsets_of, page_table_of_lengths, same_batch
 from attnloom.flashinfer._caches import halves
+from attnloom.flashinfer._custom import with_sinks
 from attnloom.flashinfer._forms import Form, Numbers
-from attnloom.flashinfer._places import Place, Tensor, spec_dtype
-from attnloom.flashinfer._planned import Kind, Planned
+from attnloom.flashinfer._places import Place, Tensor
+from attnloom.flashinfer._planned import Planned
 from attnloom.flashinfer._support import check_layout, refuse_given, refuse_other_than
 from attnloom.flashinfer.prefill import BatchPrefillWithPagedKVCacheWrapper
 
@@ -104,10 +104,8 @@ class BatchAttention:
 class BatchAttentionWithAttentionSinkWrapper(BatchPrefillWithPagedKVCacheWrapper):
     """The paged prefill wrapper whose run() takes a logit a query head that has no value: run(q, cache, sink, sm_scale).
 
-    What the constructor says of the kernel must be what plan() says: FlashInfer compiles it here.
+    sink: f32 [q_heads]; sm_scale: default plan()'s. What the constructor says of the kernel must be what plan() says.
     """
-
-    _kind = Kind(sink=True)
 
     def __init__(
         self,
@@ -130,6 +128,9 @@ class BatchAttentionWithAttentionSinkWrapper(BatchPrefillWithPagedKVCacheWrapper
         window_left: int = -1,
     ) -> None:
         refuse_other_than(False, use_fp16_qk_reduction=use_fp16_qk_reduction)
+        self._custom = with_sinks(
+            q_data_type, kv_data_type, head_dim_qk, head_dim_vo, window_left >= 0, pos_encoding_mode
+        )
         super().__init__(
             float_workspace_buffer,
             kv_layout,
@@ -142,42 +143,3 @@ class BatchAttentionWithAttentionSinkWrapper(BatchPrefillWithPagedKVCacheWrapper
             mask_indptr_buf,
             backend,
         )
-        self._said = {
-            "pos_encoding_mode": pos_encoding_mode,
-            "q_data_type": spec_dtype(q_data_type, "q_data_type"),
-            "kv_data_type": spec_dtype(kv_data_type, "kv_data_type"),
-            "head_dim_qk": head_dim_qk,
-            "head_dim_vo": head_dim_vo,
-            "window_left": window_left >= 0,
-        }
-
-    def plan(self, *args: Any, **kwargs: Any) -> None:
-        """As of BatchPrefillWithPagedKVCacheWrapper."""
-        super().plan(*args, **kwargs)
-        form, numbers = self._planned.form, self._planned.numbers
-        planned = {
-            "pos_encoding_mode": numbers.pos_encoding_mode,
-            "q_data_type": form.dtype,
-            "kv_data_type": form.kv_dtype,
-            "head_dim_qk": form.head_dim,
-            "head_dim_vo": form.head_dim_vo,
-            "window_left": form.windowed,
-        }
-        for name, value in planned.items():
-            if value != self._said[name]:
-                raise invalid(name, f"must be what the constructor was told, {self._said[name]!r}; given {value!r}")
-
-    begin_forward = plan
-
-    def run(self, q: Tensor, paged_kv_cache: Any, *args: Any, **kwargs: Any) -> Any:
-        """run(q, cache, sink, sm_scale, **as of the paged wrapper). sink: f32 [q_heads]; sm_scale: default plan()'s."""
-        if not 1 <= len(args) <= 2:
-            raise refused("args", f"must be sink and sm_scale behind the cache, given {len(args)}")
-        scale = 1.0
-        if len(args) == 2 and args[1] is not None:
-            scale = float(args[1]) / self._planned.numbers.scale(self._planned.form)
-            if math.isclose(scale, 1, rel_tol=1e-6):
-                scale = 1.0
-        q_scale = kwargs.pop("q_scale", None)
-        factor = scale if q_scale is None else scale * q_scale
-        return super().run(q, paged_kv_cache, q_scale=factor, sinks=args[0], **kwargs)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attnloom._errors import TensorError
+from attnloom._errors import TensorError, refused
 from attnloom.flashinfer._absent import absent_of
 from attnloom.flashinfer._batches import check_lengths, dtypes_of, invalid, page_table
 from attnloom.flashinfer._caches import halves
@@ -107,7 +107,7 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
 
     @property
     def use_tensor_cores(self) -> bool:
-        """As it was given. The batch chooses the kernel."""
+        """As it was given: whether q_len_per_req and fixed_split_size may be given to plan(). The batch chooses the kernel."""
         return self._use_tensor_cores
 
     def workspace_size(self, *args: Any, **kwargs: Any) -> tuple[int, int]:
@@ -187,6 +187,8 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
         table = page_table(self._place, indptr, indices, last_page_len, page_size, _NAMES, mirrored)
         check_lengths(seq_lens, table.lengths, "seq_lens")
         self._check_drafts(q_len_per_req, table.lengths)
+        if fixed_split_size is not None and not self._use_tensor_cores:
+            raise refused("fixed_split_size", "needs use_tensor_cores=True, as in FlashInfer")
         batch = len(table.lengths)
         if self._use_cuda_graph:
             kv, last = self._buffers
@@ -217,6 +219,10 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
             raise invalid("q_len_per_req", f"must be an integer >= 1, given {q_len_per_req!r}")
         if self._use_cuda_graph and self._q_len_per_req not in (None, q_len_per_req):
             raise invalid("q_len_per_req", f"must be {self._q_len_per_req} as in the first plan, given {q_len_per_req}")
+        if q_len_per_req > 1 and not self._use_tensor_cores:
+            raise refused(
+                "q_len_per_req", f"above 1 needs use_tensor_cores=True, as in FlashInfer; given {q_len_per_req}"
+            )
         if q_len_per_req > 1 and lengths.size and lengths.min() < q_len_per_req:
             raise invalid(
                 "q_len_per_req", f"must be at most the shortest length {lengths.min()}, given {q_len_per_req}"
@@ -248,6 +254,9 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
             if q_len_per_req != self._q_len_per_req:
                 raise invalid("q_len_per_req", f"must be {self._q_len_per_req} as planned, given {q_len_per_req}")
         self._check_run_window(window_left)
+        if self._q_len_per_req is not None and q.shape[0] != self._batch * self._q_len_per_req:
+            planned = f"{self._batch} requests of q_len_per_req={self._q_len_per_req}"
+            raise TensorError("TENSOR_INVALID", "q.shape[0]", f"must be that of {planned}, given {q.shape[0]}")
         k, v = halves(paged_kv_cache, self._kv_layout)
         return self._planned.run(
             q,

@@ -3,12 +3,35 @@
 
 import importlib
 import sys
+from typing import Any
 
+from attnloom.flashinfer import _custom
 from attnloom.flashinfer._absent import AbsentModule
+from attnloom.flashinfer._places import spec_dtype
 
 MODULES = ("attention", "cascade", "decode", "page", "pod", "prefill", "quantization", "rope", "sparse", "utils")
 # Imported by programs and tests that seldom call them.
-ABSENT = ("jit", "jit.attention", "jit.attention.variants", "jit.utils", "mla", "xqa", "cudnn")
+ABSENT = (
+    "cudnn",
+    "cutile",
+    "cutile.cutile_common",
+    "fp4_quantization",
+    "jit",
+    "jit.attention",
+    "jit.attention.variants",
+    "jit.utils",
+    "mla",
+    "quantization.fp4_quantization",
+    "quantization.nvfp4_quantization_utils",
+    "xqa",
+)
+
+
+class _DtypeNames:
+    """A name for each dtype, of which programs make those of their kernels."""
+
+    def __getitem__(self, dtype: Any) -> str:
+        return spec_dtype(dtype, "dtype")
 
 
 def install(name: str = "flashinfer") -> None:
@@ -25,3 +48,5 @@ def install(name: str = "flashinfer") -> None:
         parent, _, attribute = full.rpartition(".")
         sys.modules[full] = AbsentModule(full)
         setattr(sys.modules[parent], attribute, sys.modules[full])
+    vars(sys.modules[f"{name}.jit.attention.variants"])["attention_sink_decl"] = _custom.attention_sink_decl
+    vars(sys.modules[f"{name}.jit.utils"])["filename_safe_dtype_map"] = _DtypeNames()

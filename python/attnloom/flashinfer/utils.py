@@ -12,6 +12,10 @@ _HEAD_DIMS_FA3 = ((64, 64), (128, 128), (256, 256), (192, 128))
 _NO_DEVICE = (9, 0)  # what the simulated device executes
 
 
+class GPUArchitectureError(Exception):
+    """Of FlashInfer's kernels for other devices; nothing here raises it."""
+
+
 class PosEncodingMode(enum.Enum):
     NONE = 0
     ROPE_LLAMA = 1

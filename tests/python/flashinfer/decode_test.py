@@ -111,6 +111,12 @@ def test_drafts_are_causal_among_themselves(kit):
     kit.assert_agrees(*wrapper.run(q, cache, return_lse=True), want)
     with pytest.warns(DeprecationWarning), pytest.raises(ValueError, match="q_len_per_req"):
         wrapper.run(q, cache, q_len_per_req=1)
+    for rows in (q[:7], kit.normal(12, 4, 64)):
+        with pytest.raises(ValueError, match="q_len_per_req=2"):
+            wrapper.run(rows, cache)
+    for argument in ({"q_len_per_req": 2}, {"fixed_split_size": 4}):
+        with pytest.raises(ValueError, match=next(iter(argument))):
+            plan(kit, flashinfer.BatchDecodeWithPagedKVCacheWrapper(kit.workspace), **argument)
 
 
 def test_arguments_by_position_warn(kit):

@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 from attnloom import flashinfer
+from attnloom.flashinfer._custom import attention_sink_decl
 from conftest import attend_where
 
 PAGES = np.array([3, 1, 0, 2, 7], np.int32)
@@ -95,6 +96,36 @@ def test_sinks(kit, window):
     with pytest.raises(ValueError, match="window_left"):
         other = -1 if window >= 0 else 3
         wrapper.plan(*arrays, 4, 2, 64, 4, window_left=other, q_data_type=kit.dtype)
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_sinks_by_jit_args(kit, ragged):
+    """As programs give FlashInfer the declaration that they import from it."""
+    dtype, options = kit.dtype, {"use_sliding_window": False}
+    names = ["sink"], ["float"], ["sm_scale"], ["double"]
+    jit_args = ["uri", dtype, dtype, dtype, "int32", 64, 64, *names, "AttentionSink", attention_sink_decl["fa2"]]
+    how = {"jit_args": jit_args, "jit_kwargs": options}
+    q, k, v = kit.normal(5, 4, 64), kit.normal(12, 2, 64), kit.normal(12, 2, 64)
+    sinks = np.array([0.5, -1, 2, 0], np.float32)
+    if ragged:
+        wrapper = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(kit.workspace, **how)
+        wrapper.plan(kit.i32(0, 5), kit.i32(0, 12), 4, 2, 64, causal=True, q_data_type=dtype)
+        given = k, v
+    else:
+        wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(kit.workspace, **how)
+        arrays = kit.i32(0, 5), kit.i32(0, 3), kit.i32(0, 1, 2), kit.i32(4)
+        wrapper.plan(*arrays, 4, 2, 64, 4, causal=True, q_data_type=dtype)
+        given = ((k.reshape(3, 4, 2, 64), v.reshape(3, 4, 2, 64)),)
+    o, natural = kit.attend(q, k, v, causal=True)
+    total = np.logaddexp(natural, sinks)
+    out = wrapper.run(q, *given, kit.of(sinks), 1 / 8)
+    kit.assert_agrees(out, None, (o * np.exp(natural - total)[..., None], None))
+    with pytest.raises(ValueError, match="sink"):
+        wrapper.run(q, *given)
+    for change, word in (({12: "struct Mine {};"}, "jit_args"), ({7: ["mine"]}, "jit_args")):
+        changed = [change.get(place, value) for place, value in enumerate(jit_args)]
+        with pytest.raises(NotImplementedError, match=word):
+            type(wrapper)(kit.workspace, jit_args=changed)
 
 
 def test_pod_of_a_prefill_with_keys_of_its_own(kit):

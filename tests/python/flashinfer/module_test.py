@@ -81,9 +81,13 @@ import flashinfer
 import flashinfer.decode
 from flashinfer.utils import has_flashinfer_jit_cache
 from flashinfer.jit.attention import gen_batch_prefill_module
+from flashinfer.jit.attention.variants import attention_sink_decl
+from flashinfer.jit.utils import filename_safe_dtype_map
 from flashinfer import BatchMLAPagedAttentionWrapper, single_prefill_with_kv_cache
 import attnloom.flashinfer
 assert flashinfer is attnloom.flashinfer and flashinfer.decode is attnloom.flashinfer.decode
+assert set(attention_sink_decl) == {"fa2", "fa3"} and filename_safe_dtype_map["float16"] == "f16"
+type_of_either: BatchMLAPagedAttentionWrapper | None = None
 assert flashinfer.__version__ == "0.6.18" and "torch" not in sys.modules
 try:
     gen_batch_prefill_module()

@@ -160,10 +160,13 @@ def test_plan_refuses_what_has_no_effect(kit, argument, name):
     assert refused.value.field == name
 
 
-def test_run_refuses_what_has_no_effect(kit):
+def test_run_refuses_what_has_no_effect_and_rows_that_were_not_planned(kit):
     q, cache = batch(kit)
     wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(kit.workspace)
     plan(kit, wrapper)
+    for rows in (q[:7], kit.normal(9, 4, 64)):
+        with pytest.raises(ValueError, match="8 as planned"):
+            wrapper.run(rows, cache)
     for argument in ({"kv_cache_sf": cache}, {"use_fp16_softmax": True}, {"uses_spcompress": True}):
         with pytest.raises(NotImplementedError, match=next(iter(argument))):
             wrapper.run(q, cache, **argument)
