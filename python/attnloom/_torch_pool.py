@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The attentions behind PyTorch's operators: opened once for each spec, planned where the batch differs from the last one.
+
+All layers of a step give the same batch, so the first of them plans and the others find the plan. A plan's memory serves one
+stream at a time, and a thread one plan at a time, so both are part of the key.
+"""
+
+import collections
+import threading
+from typing import Any, NamedTuple
+
+import torch
+
+from attnloom import _arrays
+from attnloom._attention import Attention
+from attnloom._errors import DeviceError, refused
+from attnloom._functions import _default_context
+from attnloom._variant import Variant
+
+_KEPT = 64  # a thread's, least recently used dropped first
+
+
+class Spec(NamedTuple):
+    """What a kernel is compiled for."""
+
+    q_heads: int
+    kv_heads: int
+    head_dim: int
+    head_dim_vo: int
+    dtype: str
+    kv_dtype: str
+    layout: str
+    variant: str
+
+
+class Batch(NamedTuple):
+    """What is planned."""
+
+    qo_indptr: tuple[int, ...]
+    kv_indptr: tuple[int, ...]
+    kv_start: tuple[int, ...] | None
+    kv_capacity: int
+    scale: float | None
+    window_left: int | None
+    scalars: tuple[float, ...]
+
+
+class _Slot:
+    def __init__(self, attention: Attention) -> None:
+        self.attention = attention
+        self.planned: Batch | None = None
+
+
+_of_thread = threading.local()
+# A graph's launches read the plan's memory at each replay, so what was captured is never planned again nor dropped.
+_captured: dict[tuple[Spec, Batch], Attention] = {}
+
+
+def params_of(attention: Attention) -> list[dict[str, str]]:
+    """The variant's params, those of its `compose` included, in the order in which operators take their values."""
+    params: list[dict[str, str]] = attention._spec["variant"].get("params", [])
+    return params
+
+
+def _capturing(spec: Spec, batch: Batch, kept: dict[Any, _Slot]) -> Attention:
+    found = _captured.get((spec, batch))
+    if found is not None:
+        return found
+    for key, slot in kept.items():
+        if key[0] == spec and slot.planned == batch:
+            del kept[key]
+            return _captured.setdefault((spec, batch), slot.attention)
+    raise DeviceError(
+        "CAPTURE_ACTIVE",
+        "",
+        "this batch was not planned before the capture began, and nothing can be planned or compiled in one",
+        "call it once with the same shapes before, or plan an Attention and capture attnloom.torch.run",
+    )
+
+
+def planned(spec: Spec, batch: Batch, q: torch.Tensor) -> Attention:
+    """An attention that may be run with `batch` on q's current stream. Raises what Attention and its plan() raise."""
+    if not hasattr(_of_thread, "kept"):
+        _of_thread.kept = collections.OrderedDict()
+    kept: collections.OrderedDict[Any, _Slot] = _of_thread.kept
+    if q.is_cuda and torch.cuda.is_current_stream_capturing():
+        return _capturing(spec, batch, kept)
+    stream = _arrays.stream_of(None, q)
+    key = (spec, q.device, stream)
+    slot = kept.get(key)
+    if slot is None:
+        fields = spec._asdict() | {"variant": Variant.from_json(spec.variant)}
+        slot = kept[key] = _Slot(Attention(_default_context(not q.is_cuda), **fields))
+        if len(kept) > _KEPT:
+            kept.popitem(last=False)
+    kept.move_to_end(key)
+    if slot.planned != batch:
+        slot.planned = None
+        names = [param["name"] for param in params_of(slot.attention) if not param["type"].startswith("ptr")]
+        if len(names) != len(batch.scalars):
+            raise refused("scalars", f"must have one for each of {names}, given {len(batch.scalars)}")
+        slot.attention.plan(
+            list(batch.qo_indptr),
+            list(batch.kv_indptr),
+            kv_start=None if batch.kv_start is None else list(batch.kv_start),
+            kv_capacity=batch.kv_capacity,
+            scale=batch.scale,
+            window_left=batch.window_left,
+            params=dict(zip(names, batch.scalars, strict=True)),
+            stream=stream,
+        )
+        slot.planned = batch
+    return slot.attention
