@@ -580,11 +580,13 @@ ALM_API alm_code alm_run(alm_plan* plan, const alm_attention* tensors, void* str
 
 typedef struct alm_merge {
   size_t struct_bytes;
-  alm_tensor o_in;   /* [states][tokens][heads][head_dim.vo] */
-  alm_tensor lse_in; /* f32 [states][tokens][heads] */
-  alm_tensor o;   /* [tokens][heads][head_dim.vo]; may lie in place of the first state, nothing else
-                     may overlap */
-  alm_tensor lse; /* f32 [tokens][heads]; dtype 0: not wanted */
+  /* [states][tokens][heads][head_dim.vo]. States may lie anywhere, the stride between them may be
+   * negative: two in memory of their own are the first's address and their distance. */
+  alm_tensor o_in;
+  alm_tensor lse_in; /* f32 [states][tokens][heads], as o_in */
+  alm_tensor o;      /* [tokens][heads][head_dim.vo]; may be one of the states in place, with its
+                        strides; nothing else may overlap */
+  alm_tensor lse;    /* f32 [tokens][heads]; dtype 0: not wanted */
 } alm_merge;
 
 /* Merges attention states with a kernel opened from a spec of "kernel": "merge". */

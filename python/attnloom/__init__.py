@@ -28,13 +28,18 @@ if TYPE_CHECKING:
         WorkloadError,
     )
     from attnloom._functions import attention
+    from attnloom._operations import Rope, append, merge_states, page_copy
     from attnloom._variant import Variant
 
 _HOMES = {
     "Attention": "_attention",
     "Context": "_context",
+    "Rope": "_operations",
     "Variant": "_variant",
+    "append": "_operations",
     "attention": "_functions",
+    "merge_states": "_operations",
+    "page_copy": "_operations",
     "version": "_context",
 }
 
@@ -49,11 +54,15 @@ __all__ = [
     "ForkedError",
     "InternalError",
     "PlanError",
+    "Rope",
     "SpecError",
     "TensorError",
     "Variant",
     "WorkloadError",
+    "append",
     "attention",
+    "merge_states",
+    "page_copy",
     "version",
 ]
 

@@ -4,7 +4,8 @@
 import json
 import os
 import sys
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from attnloom import _core
@@ -17,6 +18,19 @@ PathLike = str | os.PathLike[str]
 # The numbers of alm_device and alm_jit.
 _DEVICES = {"auto": 0, "cuda": 1, "simulator": 2, "none": 3}
 _JIT = {"allow": 0, "never": 1, "warn": 2}
+_KEPT_KERNELS = 256  # opened specs of a context that need no plan
+
+_defaults: dict[str, "Context"] = {}
+_lock = threading.Lock()
+
+
+def default_context(on_host: bool) -> "Context":
+    """The context of functions that were given none: for the GPU, or where tensors lie on the host with the simulator."""
+    device: Device = "simulator" if on_host else "cuda"
+    with _lock:
+        if device not in _defaults:
+            _defaults[device] = Context(device)
+        return _defaults[device]
 
 
 def version() -> str:
@@ -79,6 +93,17 @@ class Context:
             simulator_seed=simulator_seed,
             jit=_number("jit", jit, _JIT),
         )
+        self._kernels: dict[str, _core.Kernel] = {}
+
+    def kernel(self, spec: Mapping[str, Any]) -> _core.Kernel:
+        """The kernels of a spec (docs/SPEC.md), opened once; for the package's own functions. Raises SpecError."""
+        text = json.dumps(spec)
+        kernel = self._kernels.get(text)
+        if kernel is None:
+            if len(self._kernels) >= _KEPT_KERNELS:
+                self._kernels.clear()  # of shapes that are no longer asked for; loaded ones stay loaded
+            kernel = self._kernels[text] = _core.Kernel(self._core, text)
+        return kernel
 
     def describe(self) -> dict[str, Any]:
         """Device, NVRTC, the cache root and why it was chosen, counters."""

@@ -8,24 +8,14 @@ from typing import Any
 
 from attnloom import _arrays
 from attnloom._attention import Attention, IndexArray, Tensor
-from attnloom._context import Context
+from attnloom._context import Context, default_context
 from attnloom._errors import TensorError, refused
 from attnloom._variant import Variant
 
 _QUERY_DTYPES = ("f16", "bf16")
 _KEPT = 16  # a thread's opened specs, least recently used dropped first
 
-_contexts: dict[str, Context] = {}
-_lock = threading.Lock()
 _of_thread = threading.local()
-
-
-def _default_context(on_host: bool) -> Context:
-    device = "simulator" if on_host else "cuda"
-    with _lock:
-        if device not in _contexts:
-            _contexts[device] = Context("simulator" if on_host else "cuda")
-        return _contexts[device]
 
 
 def _opened(context: Context, **fields: Any) -> Attention:
@@ -108,7 +98,7 @@ def attention(
             "kv_indptr" if kv_indptr is None else "qo_indptr", "is needed with the other of qo_indptr and kv_indptr"
         )
     opened = _opened(
-        context or _default_context(on_host),
+        context or default_context(on_host),
         q_heads=shape[1],
         kv_heads=k_shape[1],
         head_dim=shape[2],

@@ -7,6 +7,7 @@
 
 #include "python/core/dlpack.h"
 #include "python/core/objects.h"
+#include "python/core/operations.h"
 #include "python/core/refusal.h"
 
 namespace attnloom::python {
@@ -81,6 +82,16 @@ void bind_plan(nb::module_& module) {
       .def("describe", &PlanObject::describe);
 }
 
+// Needs no plan. Nothing that may be None is left out.
+void bind_operations(nb::module_& module) {
+  module.def("merge", &merge, nb::arg("kernel"), nb::arg("outs"), nb::arg("lses"), nb::arg("out"),
+             nb::arg("lse").none(), nb::arg("stream"));
+  module.def("append", &append, nb::arg("kernel"), nb::arg("tensors"), nb::arg("host"),
+             nb::arg("rope_scale"), nb::arg("rope_theta"), nb::arg("stream"));
+  module.def("page_copy", &page_copy, nb::arg("kernel"), nb::arg("pairs"), nb::arg("k_cache"),
+             nb::arg("v_cache"), nb::arg("host_pairs").none(), nb::arg("stream"));
+}
+
 }  // namespace
 }  // namespace attnloom::python
 
@@ -92,6 +103,7 @@ NB_MODULE(_core, module) {
   bind_context(module);
   bind_kernel(module);
   bind_plan(module);
+  bind_operations(module);
   module.def("describe_tensor", &describe_tensor, nb::arg("tensor"), nb::arg("name"));
   module.def("version", [] { return alm_version(); });
 }

@@ -3,12 +3,11 @@
 
 #include <nanobind/stl/string.h>
 
+#include <cstring>
 #include <deque>
-#include <optional>
 
 #include "python/core/dlpack.h"
-#include "python/core/refusal.h"
-#include "python/core/staging.h"
+#include "python/core/tensors.h"
 
 namespace attnloom::python {
 namespace {
@@ -52,43 +51,20 @@ nb::object item_of(const nb::dict& given, const char* name) {
 struct Place {
   const char* name;
   alm_tensor alm_attention::*tensor;
-  bool is_output;
+  Use use;
 };
 constexpr Place kPlaces[] = {
-    {"q", &alm_attention::q, false},
-    {"k", &alm_attention::k, false},
-    {"v", &alm_attention::v, false},
-    {"out", &alm_attention::o, true},
-    {"lse", &alm_attention::lse, true},
-    {"page_indices", &alm_attention::page_indices, false},
-    {"block_indices", &alm_attention::block_indices, false},
-    {"custom_mask", &alm_attention::custom_mask, false},
-    {"k_scale", &alm_attention::k_scale, false},
-    {"v_scale", &alm_attention::v_scale, false},
+    {"q", &alm_attention::q, Use::kRead},
+    {"k", &alm_attention::k, Use::kRead},
+    {"v", &alm_attention::v, Use::kRead},
+    {"out", &alm_attention::o, Use::kWritten},
+    {"lse", &alm_attention::lse, Use::kWritten},
+    {"page_indices", &alm_attention::page_indices, Use::kRead},
+    {"block_indices", &alm_attention::block_indices, Use::kRead},
+    {"custom_mask", &alm_attention::custom_mask, Use::kRead},
+    {"k_scale", &alm_attention::k_scale, Use::kRead},
+    {"v_scale", &alm_attention::v_scale, Use::kRead},
 };
-
-// A kernel follows any address it is given, so where a tensor lies is checked before the library
-// sees it. `device_id` is that of the first tensor, -1 before.
-void check_place(const Borrowed& borrowed, const char* name, bool simulated, int* device_id) {
-  const auto refuse = [&](const char* wanted, const char* remedy) {
-    refuse_tensor(name,
-                  "must lie on " + std::string(wanted) + ", given DLPack device type " +
-                      std::to_string(borrowed.device_type),
-                  remedy);
-  };
-  if (simulated) {
-    if (!borrowed.on_host())
-      refuse("the host for the simulated device",
-             "pass a CPU tensor, or make the context with device=\"cuda\"");
-    return;
-  }
-  if (borrowed.device_type != kCuda && borrowed.device_type != kCudaManaged)
-    refuse("a CUDA device", "copy it there, or make the context with device=\"simulator\"");
-  if (*device_id >= 0 && borrowed.device_id != *device_id)
-    refuse_tensor(name, "must lie on device " + std::to_string(*device_id) + " as q does, given " +
-                            std::to_string(borrowed.device_id));
-  *device_id = borrowed.device_id;
-}
 
 }  // namespace
 
@@ -97,17 +73,18 @@ ContextObject::ContextObject(const ContextOptions& options)
 
 bool ContextObject::is_simulated() {
   if (device_ != ALM_DEVICE_AUTO) return device_ == ALM_DEVICE_SIMULATOR;
-  context_.synchronize();
-  return context_.describe().find("\"simulated\":true") != std::string::npos;
+  std::call_once(asked_, [this] {
+    context_.synchronize();
+    simulated_ = context_.describe().find("\"simulated\":true") != std::string::npos;
+  });
+  return simulated_;
 }
 
 KernelObject::KernelObject(std::shared_ptr<ContextObject> context, const std::string& spec_json)
     : context_(std::move(context)), kernel_(context_->context(), spec_json) {}
 
 PlanObject::PlanObject(std::shared_ptr<KernelObject> kernel, const PlanBounds& bounds)
-    : kernel_(std::move(kernel)),
-      simulated_(kernel_->context().is_simulated()),
-      plan_(kernel_->kernel(), plan_limits(bounds)) {
+    : kernel_(std::move(kernel)), plan_(kernel_->kernel(), plan_limits(bounds)) {
   const alm_plan_sizes& sizes = plan_.sizes();
   workspace_ =
       std::make_unique<Memory>(kernel_->context().get(), sizes.workspace_bytes, "workspace");
@@ -149,55 +126,26 @@ void PlanObject::update(const nb::dict& given, std::uintptr_t stream) {
 
 void PlanObject::run(const nb::tuple& given, const nb::dict& pointers, std::uintptr_t stream) {
   alm_attention tensors = zeroed<alm_attention>();
-  std::vector<Borrowed> held;
-  held.reserve(std::size(kPlaces) + pointers.size());
-  int device_id = -1;
-  const auto read = [&](nb::handle object, const char* name, bool is_output) {
-    held.push_back(borrow(object, name));
-    const Borrowed& borrowed = held.back();
-    if (!borrowed.given()) return alm_tensor{};
-    check_place(borrowed, name, simulated_, &device_id);
-    if (is_output && borrowed.read_only)
-      refuse_tensor(name, "is read-only, and the kernel writes to it", "pass a writable tensor");
-    return borrowed.tensor;
-  };
+  LaunchTensors launch(kernel_->context(), "q");
   // REQUIRES: `given` in the order of kPlaces.
   for (std::size_t i = 0; i < std::size(kPlaces); ++i) {
-    const nb::object object(given[i]);
-    if (object.is_none()) continue;
-    tensors.*kPlaces[i].tensor = read(object, kPlaces[i].name, kPlaces[i].is_output);
+    const Place& place = kPlaces[i];
+    launch.read(nb::object(given[i]), place.name, place.use, &(tensors.*place.tensor));
   }
   std::deque<std::string> names;
-  std::vector<alm_pointer_param> params;
+  std::vector<alm_pointer_param> params(pointers.size());
+  std::size_t count = 0;
   for (const auto& [name, value] : pointers) {
-    names.push_back(nb::cast<std::string>(name));
-    params.push_back(
-        {names.back().c_str(), read(value, ("params." + names.back()).c_str(), false)});
+    names.push_back("params." + nb::cast<std::string>(name));
+    const char* const field = names.back().c_str();
+    params[count].name = field + std::strlen("params.");
+    launch.read(value, field, Use::kRead, &params[count++].tensor);
   }
+  tensors.params = params.data();
+  tensors.param_count = params.size();
   const nb::gil_scoped_release released;
   const std::lock_guard lock(mutex_);
-  launch(&tensors, &params, stream);
-}
-
-// REQUIRES: the lock, and no GIL.
-void PlanObject::launch(alm_attention* tensors, std::vector<alm_pointer_param>* params,
-                        std::uintptr_t stream) {
-  std::optional<Staging> staging;
-  if (simulated_) {
-    staging.emplace(kernel_->context().get());
-    for (const Place& place : kPlaces) {
-      alm_tensor* tensor = &(tensors->*place.tensor);
-      if (tensor->dtype != ALM_DTYPE_NONE) staging->add(tensor, place.name, place.is_output);
-    }
-    for (alm_pointer_param& param : *params) staging->add(&param.tensor, param.name, false);
-    staging->copy_in();
-  }
-  tensors->params = params->data();
-  tensors->param_count = params->size();
-  plan_.run(*tensors, stream_of(stream));
-  if (!staging) return;
-  kernel_->context().context().synchronize(stream_of(stream));
-  staging->copy_out();
+  launch.launch(stream, [&] { plan_.run(tensors, stream_of(stream)); });
 }
 
 std::string PlanObject::describe() {

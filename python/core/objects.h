@@ -35,12 +35,14 @@ class ContextObject {
 
   alm_context* get() const { return context_.get(); }
   Context& context() { return context_; }
-  // Opens the device, where the choice was left to the library.
+  // Opens the device, where the choice was left to the library. From any thread.
   bool is_simulated();
 
  private:
   Context context_;
   int device_;
+  std::once_flag asked_;  // where the choice was left to the library
+  bool simulated_ = false;
 };
 
 class KernelObject {
@@ -73,11 +75,7 @@ class PlanObject {
   std::string describe();
 
  private:
-  void launch(alm_attention* tensors, std::vector<alm_pointer_param>* params,
-              std::uintptr_t stream);
-
   std::shared_ptr<KernelObject> kernel_;
-  bool simulated_;
   std::mutex mutex_;
   // The copy from staging may be under way: freeing the workspace waits for the device, so it goes
   // first, and the staging memory last.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/core/refusal.h"
 
+#include <algorithm>
 #include <string_view>
+#include <utility>
 
 namespace attnloom::python {
 namespace {
@@ -49,7 +51,13 @@ void refuse_argument(const std::string& field, const std::string& cause,
 std::string python_field(const std::string& path) {
   for (const std::string_view group : {"workload.", "limits.", "options.", "tensors."})
     if (path.compare(0, group.size(), group) == 0) return path.substr(group.size());
-  if (path == "o" || path.compare(0, 2, "o.") == 0) return "out" + path.substr(1);
+  constexpr std::pair<std::string_view, const char*> kRenamed[] = {
+      {"o", "out"}, {"o_in", "outs"}, {"lse_in", "lses"}};
+  for (const auto& [name, python_name] : kRenamed) {
+    const std::string_view rest = std::string_view(path).substr(std::min(name.size(), path.size()));
+    if (path.compare(0, name.size(), name) == 0 && (rest.empty() || rest[0] == '.'))
+      return python_name + std::string(rest);
+  }
   return path;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/launch.h"
 
+#include <algorithm>
+
 #include "runtime/cache_args.h"
 #include "runtime/tensor_checks.h"
 
@@ -221,15 +223,55 @@ Result<loom::AttentionArgs> attention_args(const Spec& spec, const Plan& plan, i
 
 namespace {
 
-// A lane reads all states of the elements that it then writes, so o may be the first state in
-// place; the LSE of a row is read by eight lanes and written by one, so it may not.
-Status check_merge_apart(const MergeTensors& tensors) {
-  if (tensors.o.data != tensors.o_in.data) {
-    ATTNLOOM_CHECK(check_apart("o", tensors.o, "o_in", tensors.o_in));
+// States may lie anywhere, also in memory of their own, so each is looked at by itself.
+TensorView state_of(const TensorView& states, std::int64_t state) {
+  TensorView one = states;
+  one.data += static_cast<DeviceAddress>(state) * static_cast<DeviceAddress>(states.strides[0]) *
+              static_cast<DeviceAddress>(bytes_of(states.type));
+  one.shape[0] = 1;
+  return one;
+}
+
+// check_tensor, but that a state may lie before the one that precedes it.
+Status check_states(std::string_view name, const TensorView& states, TensorType type,
+                    std::initializer_list<Extent> shape, Access access, Role role) {
+  TensorView upwards = states;
+  if (states.rank > 0 && states.shape[0] > 1 && states.strides[0] < 0) {
+    if (states.strides[0] < -(std::int64_t{1} << 60))
+      return tensor_error(std::string(name) + ".strides[0]",
+                          "is past 64-bit addresses, given " + std::to_string(states.strides[0]));
+    upwards.strides[0] = -states.strides[0];
   }
-  ATTNLOOM_CHECK(check_apart("o", tensors.o, "lse_in", tensors.lse_in));
-  ATTNLOOM_CHECK(check_apart("lse", tensors.lse, "lse_in", tensors.lse_in));
-  ATTNLOOM_CHECK(check_apart("lse", tensors.lse, "o_in", tensors.o_in));
+  ATTNLOOM_CHECK(check_tensor(name, upwards, type, shape, access, role));
+  const auto below = static_cast<DeviceAddress>(upwards.strides[0]) *
+                     static_cast<DeviceAddress>(std::max<std::int64_t>(states.shape[0] - 1, 0)) *
+                     static_cast<DeviceAddress>(bytes_of(type));
+  if (states.strides[0] >= 0 || states.shape[0] < 2 || below <= states.data) return ok_status();
+  return tensor_error(std::string(name) + ".strides[0]",
+                      "leads below address 0, given " + std::to_string(states.strides[0]));
+}
+
+bool same_rows(const TensorView& o, const TensorView& state) {
+  return o.data == state.data && (o.shape[0] <= 1 || o.strides[0] == state.strides[1]) &&
+         (o.shape[1] <= 1 || o.strides[1] == state.strides[2]);
+}
+
+// REQUIRES: the tensors passed check_states and check_tensor.
+bool is_in_place(const MergeTensors& tensors) {
+  for (std::int64_t s = 0; s < tensors.o_in.shape[0]; ++s)
+    if (same_rows(tensors.o, state_of(tensors.o_in, s))) return true;
+  return false;
+}
+
+// A lane reads all states of the elements that it then writes, so o may be a state in place; the
+// LSE of a row is read by eight lanes and written by one, so it may not.
+Status check_merge_apart(const MergeTensors& tensors, bool in_place) {
+  for (std::int64_t s = 0; s < tensors.o_in.shape[0]; ++s) {
+    if (!in_place) ATTNLOOM_CHECK(check_apart("o", tensors.o, "o_in", state_of(tensors.o_in, s)));
+    ATTNLOOM_CHECK(check_apart("lse", tensors.lse, "o_in", state_of(tensors.o_in, s)));
+    ATTNLOOM_CHECK(check_apart("o", tensors.o, "lse_in", state_of(tensors.lse_in, s)));
+    ATTNLOOM_CHECK(check_apart("lse", tensors.lse, "lse_in", state_of(tensors.lse_in, s)));
+  }
   return check_apart("lse", tensors.lse, "o", tensors.o);
 }
 
@@ -239,12 +281,12 @@ Result<loom::MergeArgs> merge_args(const Spec& spec, const MergeTensors& tensors
   const TensorView& o_in = tensors.o_in;
   const Extent any{0, true};
   const TensorType type = tensor_type_of(spec.dtype.o);
-  ATTNLOOM_CHECK(check_tensor("o_in", o_in, type, {any, any, any, {spec.head_dim.vo}},
-                              Access::kVectorRows, Role::kInput));
+  const std::initializer_list<Extent> in_shape = {any, any, any, {spec.head_dim.vo}};
+  ATTNLOOM_CHECK(check_states("o_in", o_in, type, in_shape, Access::kVectorRows, Role::kInput));
   const int states = static_cast<int>(o_in.shape[0]);  // free extents were checked to fit int32
   const int tokens = static_cast<int>(o_in.shape[1]);
   const int heads = static_cast<int>(o_in.shape[2]);
-  ATTNLOOM_CHECK(check_tensor("lse_in", tensors.lse_in, TensorType::kF32,
+  ATTNLOOM_CHECK(check_states("lse_in", tensors.lse_in, TensorType::kF32,
                               {{states}, {tokens}, {heads}}, Access::kElements, Role::kInput));
   ATTNLOOM_CHECK(check_tensor("o", tensors.o, type, {{tokens}, {heads}, {spec.head_dim.vo}},
                               Access::kVectorRows, Role::kOutput));
@@ -252,7 +294,10 @@ Result<loom::MergeArgs> merge_args(const Spec& spec, const MergeTensors& tensors
     ATTNLOOM_CHECK(check_tensor("lse", tensors.lse, TensorType::kF32, {{tokens}, {heads}},
                                 Access::kElements, Role::kOutput));
   }
-  ATTNLOOM_CHECK(check_merge_apart(tensors));
+  const bool in_place = is_in_place(tensors);
+  if (in_place)
+    ATTNLOOM_CHECK(check_states("o_in", o_in, type, in_shape, Access::kVectorRows, Role::kOutput));
+  ATTNLOOM_CHECK(check_merge_apart(tensors, in_place));
   loom::MergeArgs args = {};
   args.o_in = device_pointer<const void>(o_in.data);
   args.lse_in = device_pointer<const float>(tensors.lse_in.data);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every malformed tensor of a merge is refused before a launch, with its name.
 #include <catch2/catch.hpp>
+#include <cstdint>
+#include <limits>
 
 #include "runtime/launch.h"
 
@@ -10,6 +12,8 @@ namespace {
 TensorView dense(TensorType type, std::initializer_list<std::int64_t> shape, DeviceAddress data) {
   return dense_tensor(type, std::span(shape.begin(), shape.size()), data);
 }
+
+constexpr DeviceAddress kStateBytes = 3 * 4 * 64 * 2;
 
 struct Merge {
   MergeTensors tensors{.o_in = dense(TensorType::kBf16, {2, 3, 4, 64}, 0x1000),
@@ -42,13 +46,46 @@ TEST_CASE("a malformed tensor of a merge is refused by name") {
     given.lse.data = given.lse_in.data;
     merge.refused("lse", "lse_in");
   }
-  SECTION("an output in place of the second state") {
-    given.o.data = given.o_in.data + 3 * 4 * 64 * 2;
+  SECTION("an output in place of a state") {
+    given.o.data = given.o_in.data + GENERATE(0, 1) * kStateBytes;
+    CHECK(merge.status().ok());
+  }
+  SECTION("an output that begins where a state does and goes on elsewhere") {
+    given.o.data = given.o_in.data;
+    given.o.strides[0] = 2 * 4 * 64;
     merge.refused("o", "o_in");
   }
-  SECTION("an output in place of the first state") {
+  SECTION("an output in place of a state whose rows another state shifts") {
     given.o.data = given.o_in.data;
+    given.o_in.strides[0] = 4 * 64;
+    merge.refused("o_in.strides[0]", "share one place");
+  }
+  SECTION("an output between a state's rows and the next state's") {
+    given.o.data = given.o_in.data + 512;
+    merge.refused("o", "o_in");
+  }
+  SECTION("states in memory of their own, the result between them") {
+    given.o_in.data = 0x8000;
+    given.o_in.strides[0] = -0x6000 / 2;  // the second lies at 0x2000
+    given.lse_in.data = 0x7000;
+    given.lse_in.strides[0] = 0x100;
     CHECK(merge.status().ok());
+    SECTION("an output over the second") {
+      given.o.data = 0x2010;
+      merge.refused("o", "o_in");
+    }
+    SECTION("an LSE over the second's") {
+      given.lse.data = 0x7410;  // 0x100 floats behind the first
+      merge.refused("lse", "lse_in");
+    }
+    SECTION("a distance that leads below address 0") {
+      given.o_in.strides[0] = -0x6000;
+      merge.refused("o_in.strides[0]", "below address 0");
+    }
+    SECTION("a distance that 64 bits do not hold") {
+      given.o_in.strides[0] = std::numeric_limits<std::int64_t>::min();
+      merge.refused("o_in.strides[0]", "past 64-bit");
+    }
   }
   SECTION("missing states") {
     given.o_in = {};
@@ -99,8 +136,8 @@ TEST_CASE("a malformed tensor of a merge is refused by name") {
     merge.refused("o.strides[2]", "must be 1, given 2");
   }
   SECTION("negative stride") {
-    given.lse_in.strides[0] = -12;
-    merge.refused("lse_in.strides[0]", "must not be negative");
+    given.lse_in.strides[1] = -4;
+    merge.refused("lse_in.strides[1]", "must not be negative");
   }
   SECTION("results that share a place") {
     given.lse.strides[1] = 0;

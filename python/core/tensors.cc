@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "python/core/tensors.h"
+
+#include <string>
+#include <utility>
+
+#include "python/core/refusal.h"
+
+namespace attnloom::python {
+
+LaunchTensors::LaunchTensors(ContextObject& context, const char* first)
+    : context_(context), first_(first), simulated_(context.is_simulated()) {
+  constexpr std::size_t kUsual = 16;
+  held_.reserve(kUsual);
+  if (simulated_) parts_.reserve(kUsual);
+}
+
+void LaunchTensors::read(nb::handle object, const char* name, Use use, alm_tensor* to) {
+  *to = {};
+  if (object.is_none()) return;
+  Borrowed borrowed = borrow(object, name);
+  check_place(borrowed, name);
+  if (use == Use::kWritten && borrowed.read_only)
+    refuse_tensor(name, "is read-only, and the kernel writes to it", "pass a writable tensor");
+  *to = borrowed.tensor;
+  held_.push_back(std::move(borrowed));
+  if (simulated_) parts_.push_back({to, name, use});
+}
+
+// A kernel follows any address it is given, so where a tensor lies is checked before the library
+// sees it.
+void LaunchTensors::check_place(const Borrowed& borrowed, const char* name) {
+  const auto refuse = [&](const char* wanted, const char* remedy) {
+    refuse_tensor(name,
+                  "must lie on " + std::string(wanted) + ", given DLPack device type " +
+                      std::to_string(borrowed.device_type),
+                  remedy);
+  };
+  if (simulated_) {
+    if (!borrowed.on_host())
+      refuse("the host for the simulated device",
+             "pass a CPU tensor, or make the context with device=\"cuda\"");
+    return;
+  }
+  if (borrowed.device_type != kCuda && borrowed.device_type != kCudaManaged)
+    refuse("a CUDA device", "copy it there, or make the context with device=\"simulator\"");
+  if (device_id_ >= 0 && borrowed.device_id != device_id_)
+    refuse_tensor(name, "must lie on device " + std::to_string(device_id_) + " as " + first_ +
+                            " does, given " + std::to_string(borrowed.device_id));
+  device_id_ = borrowed.device_id;
+}
+
+}  // namespace attnloom::python
