@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from attnloom import _operations
 from attnloom._attention import Attention
 from attnloom._errors import PlanError, refused
 from attnloom._torch_pool import Batch, Spec, params_of, planned
@@ -197,8 +198,44 @@ def _run(
     )
 
 
-def _run_fake(*_: Any) -> None:
+def _nothing(*_: Any) -> None:
     return None
+
+
+def _merge_states(outs: torch.Tensor, lses: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    out, lse = _merge_states_fake(outs, lses)
+    _operations.merge_states(outs, lses, out=out, lse=lse)
+    return out, lse
+
+
+def _merge_states_fake(outs: torch.Tensor, lses: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return outs.new_empty(outs.shape[1:]), lses.new_empty(lses.shape[1:])
+
+
+def _append(
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    batch_indices: torch.Tensor,
+    positions: torch.Tensor,
+    page_indptr: torch.Tensor,
+    page_indices: torch.Tensor,
+    k_scale: torch.Tensor | None,
+    v_scale: torch.Tensor | None,
+) -> None:
+    _operations.append(
+        k_cache,
+        v_cache,
+        key,
+        value,
+        batch_indices=batch_indices,
+        positions=positions,
+        page_indptr=page_indptr,
+        page_indices=page_indices,
+        k_scale=k_scale,
+        v_scale=v_scale,
+    )
 
 
 def _without_gradient(name: str, argument: str, value: Any) -> Any:
@@ -258,5 +295,14 @@ _define(
     "Tensor? block_indices, Tensor? custom_mask, Tensor? k_scale, Tensor? v_scale, Tensor[] tensors",
     "()",
     _run,
-    _run_fake,
+    _nothing,
+)
+_define("merge_states", "Tensor outs, Tensor lses", "(Tensor, Tensor)", _merge_states, _merge_states_fake)
+_define(
+    "append",
+    "Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor key, Tensor value, Tensor batch_indices, Tensor positions, "
+    "Tensor page_indptr, Tensor page_indices, Tensor? k_scale, Tensor? v_scale",
+    "()",
+    _append,
+    _nothing,
 )

@@ -13,8 +13,8 @@ import torch
 
 from attnloom import _arrays
 from attnloom._attention import Attention
+from attnloom._context import default_context
 from attnloom._errors import DeviceError, refused
-from attnloom._functions import _default_context
 from attnloom._variant import Variant
 
 _KEPT = 64  # a thread's, least recently used dropped first
@@ -90,7 +90,7 @@ def planned(spec: Spec, batch: Batch, q: torch.Tensor) -> Attention:
     slot = kept.get(key)
     if slot is None:
         fields = spec._asdict() | {"variant": Variant.from_json(spec.variant)}
-        slot = kept[key] = _Slot(Attention(_default_context(not q.is_cuda), **fields))
+        slot = kept[key] = _Slot(Attention(default_context(not q.is_cuda), **fields))
         if len(kept) > _KEPT:
             kept.popitem(last=False)
     kept.move_to_end(key)

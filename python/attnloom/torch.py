@@ -21,7 +21,7 @@ from attnloom._attention import Attention
 from attnloom._errors import refused
 from attnloom._variant import Variant
 
-__all__ = ["attention", "handle", "pack_mask", "run", "scaled_dot_product_attention"]
+__all__ = ["append", "attention", "handle", "merge_states", "pack_mask", "run", "scaled_dot_product_attention"]
 
 
 def _variant_text(causal: bool, window: bool, soft_cap: bool, sinks: bool, custom: bool) -> str:
@@ -140,6 +140,34 @@ def run(
         q, k, v, out, lse, handle, page_indices, block_indices, custom_mask, k_scale, v_scale, list(tensors)
     )
     return out
+
+
+def merge_states(outs: torch.Tensor, lses: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """attnloom.merge_states as an operator: outs [states, tokens, heads, head_dim_vo] and lses f32 [states, tokens, heads]
+    of the same queries over different keys; returns (out, lse) over all of them. Source: attnloom::merge_states."""
+    out, lse = torch.ops.attnloom.merge_states(outs, lses)
+    return out, lse
+
+
+def append(
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    batch_indices: torch.Tensor,
+    positions: torch.Tensor,
+    page_indptr: torch.Tensor,
+    page_indices: torch.Tensor,
+    k_scale: torch.Tensor | None = None,
+    v_scale: torch.Tensor | None = None,
+) -> None:
+    """attnloom.append as an operator, without its rotation: writes key and value [tokens, kv_heads, ...] to their places in
+    k_cache and v_cache [pages, page_size, kv_heads, ...]. The index tensors are int32 on the device. Source:
+    attnloom::append."""
+    torch.ops.attnloom.append(
+        k_cache, v_cache, key, value, batch_indices, positions, page_indptr, page_indices, k_scale, v_scale
+    )
 
 
 def _leading(tensor: torch.Tensor, name: str) -> torch.Tensor:

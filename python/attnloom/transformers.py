@@ -20,8 +20,9 @@ from transformers.masking_utils import causal_mask_function, sdpa_mask
 
 import attnloom.torch
 from attnloom._errors import refused
+from attnloom._torch_paged import PagedLayers
 
-__all__ = ["NAME", "attention_forward", "mask"]
+__all__ = ["NAME", "PagedLayers", "attention_forward", "mask"]
 
 NAME = "attnloom"
 
@@ -117,6 +118,19 @@ def attention_forward(
     """
     _refuse_unsupported(dropout, options)
     causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
+    pages: PagedLayers | None = options.get("attnloom_pages")
+    if pages is not None:
+        if not causal:
+            raise refused("attnloom_pages", "needs a causal model")
+        rows = pages.attend(
+            module.layer_idx,
+            *(tensor[0].transpose(0, 1) for tensor in (query, key, value)),
+            scale=scaling,
+            window_left=None if sliding_window is None else sliding_window - 1,
+            soft_cap=softcap,
+            sinks=s_aux,
+        )
+        return rows[None], None
     slots, bits, window_left = None, None, None
     if attention_mask is None:
         if causal and sliding_window is not None:

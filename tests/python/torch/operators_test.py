@@ -179,6 +179,44 @@ def test_opcheck_run(context, randn, device):
     opcheck(torch.ops.attnloom.run, (*qkv, out, lse, handle, pages, None, None, None, None, []))
 
 
+def test_states_over_halves_of_the_keys_merge_to_the_state_over_all(qkv):
+    q, k, v = qkv
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def halves(q, k, v):
+        states = [attnloom.torch.attention(q, k[part], v[part]) for part in (slice(0, 7), slice(7, None))]
+        return attnloom.torch.merge_states(*(torch.stack(part) for part in zip(*states, strict=True)))
+
+    assert_agrees(halves(q, k, v), attend(*on_host(q, k, v)))
+    outs, lses = torch.stack([q, q]), torch.zeros(2, 5, 4, device=q.device)
+    opcheck(torch.ops.attnloom.merge_states, (outs, lses))
+
+
+def test_append_writes_into_the_cache_of_a_compiled_function(randn, device):
+    """Request 0 has pages 3 and 1, request 1 page 0: its token 2, and tokens 3 and 4 of request 0; one row is unused."""
+    key, value = randn(4, 2, 64), randn(4, 2, 64)
+    tables = {
+        "batch_indices": [1, 0, 0, -1],
+        "positions": [2, 3, 4, 0],
+        "page_indptr": [0, 2, 3],
+        "page_indices": [3, 1, 0],
+    }
+    tables = {name: torch.tensor(values, dtype=torch.int32, device=device) for name, values in tables.items()}
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def write(k_cache, v_cache, key, value):
+        attnloom.torch.append(k_cache, v_cache, key, value, **tables)
+        return k_cache + 0
+
+    caches = [torch.zeros(4, 4, 2, 64, dtype=torch.float16, device=device) for _ in range(2)]
+    seen = write(*caches, key, value)
+    want = torch.zeros(4, 4, 2, 64, dtype=torch.float16, device=device)
+    want[0, 2], want[3, 3], want[1, 0] = key[0], key[1], key[2]
+    assert torch.equal(caches[0], want) and torch.equal(seen, want)
+    assert torch.equal(caches[1][0, 2], value[0])
+    opcheck(torch.ops.attnloom.append, (*caches, key, value, *tables.values(), None, None))
+
+
 def test_gradients_are_refused_where_they_begin(qkv):
     q, k, v = qkv
     with pytest.raises(attnloom.ArgumentError, match="v: requires a gradient.*inference only"):
