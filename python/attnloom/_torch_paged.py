@@ -159,16 +159,17 @@ class PagedLayers:
 
     def _copy(self, **arrays: list[int]) -> None:
         """The arrays into one buffer, in one copy to the device; captured launches read the same places again."""
-        begin = 0
+        begin = end = 0
         for name, values in arrays.items():
             size = self._sizes[name]
             if len(values) > size:
                 raise refused(name, f"has {len(values)} entries, and room for {size} was made")
-            self._host[begin : begin + len(values)] = torch.tensor(values, dtype=torch.int32)
+            end = begin + len(values)
+            self._host[begin:end] = torch.tensor(values, dtype=torch.int32)
             kept = size if self._graph and name.startswith("page") else len(values)
             self._index[name] = self._buffer[begin : begin + kept]
             begin += _place(size)
-        self._buffer.copy_(self._host)
+        self._buffer[:end].copy_(self._host[:end])  # of the page table, which comes last, only what is used
 
     def _kind(self, kind: tuple[Any, ...]) -> tuple[Attention, int]:
         found = self._kinds.get(kind)

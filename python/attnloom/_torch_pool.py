@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The attentions behind PyTorch's operators: opened once for each spec, planned where the batch differs from the last one.
 
-All layers of a step give the same batch, so the first of them plans and the others find the plan. A plan's memory serves one
-stream at a time, and a thread one plan at a time, so both are part of the key.
+All layers of a kind give the same batch in a step, so the first of them plans and the others find the plan. A plan's memory
+serves one stream at a time, and a thread one plan at a time, so plans are kept for each.
 """
 
 import collections
@@ -17,7 +17,10 @@ from attnloom._context import default_context
 from attnloom._errors import DeviceError, refused
 from attnloom._variant import Variant
 
-_KEPT = 64  # a thread's, least recently used dropped first
+_KEPT_SPECS = 64  # of a thread, least recently used dropped first
+# Of a spec. Layers of one spec may still differ in their batch (a static cache of a window beside one of all tokens): with
+# one plan they would take turns with it, and a capture would find only the last one's.
+_KEPT_PLANS = 4
 
 
 class Spec(NamedTuple):
@@ -53,7 +56,7 @@ class _Slot:
 
 _of_thread = threading.local()
 # A graph's launches read the plan's memory at each replay, so what was captured is never planned again nor dropped.
-_captured: dict[tuple[Spec, Batch], Attention] = {}
+_captured: dict[tuple[Spec, torch.device, Batch], Attention] = {}
 
 
 def params_of(attention: Attention) -> list[dict[str, str]]:
@@ -62,14 +65,15 @@ def params_of(attention: Attention) -> list[dict[str, str]]:
     return params
 
 
-def _capturing(spec: Spec, batch: Batch, kept: dict[Any, _Slot]) -> Attention:
-    found = _captured.get((spec, batch))
+def _capturing(spec: Spec, batch: Batch, device: torch.device, kept: dict[Any, list[_Slot]]) -> Attention:
+    found = _captured.get((spec, device, batch))
     if found is not None:
         return found
-    for key, slot in kept.items():
-        if key[0] == spec and slot.planned == batch:
-            del kept[key]
-            return _captured.setdefault((spec, batch), slot.attention)
+    for key, slots in kept.items():
+        for slot in slots:
+            if key[:2] == (spec, device) and slot.planned == batch:
+                slots.remove(slot)
+                return _captured.setdefault((spec, device, batch), slot.attention)
     raise DeviceError(
         "CAPTURE_ACTIVE",
         "",
@@ -78,36 +82,45 @@ def _capturing(spec: Spec, batch: Batch, kept: dict[Any, _Slot]) -> Attention:
     )
 
 
+def _plan(slot: _Slot, batch: Batch, stream: int) -> None:
+    names = [param["name"] for param in params_of(slot.attention) if not param["type"].startswith("ptr")]
+    if len(names) != len(batch.scalars):
+        raise refused("scalars", f"must have one for each of {names}, given {len(batch.scalars)}")
+    slot.planned = None  # should it fail
+    slot.attention.plan(
+        list(batch.qo_indptr),
+        list(batch.kv_indptr),
+        kv_start=None if batch.kv_start is None else list(batch.kv_start),
+        kv_capacity=batch.kv_capacity,
+        scale=batch.scale,
+        window_left=batch.window_left,
+        params=dict(zip(names, batch.scalars, strict=True)),
+        stream=stream,
+    )
+    slot.planned = batch
+
+
 def planned(spec: Spec, batch: Batch, q: torch.Tensor) -> Attention:
     """An attention that may be run with `batch` on q's current stream. Raises what Attention and its plan() raise."""
     if not hasattr(_of_thread, "kept"):
         _of_thread.kept = collections.OrderedDict()
-    kept: collections.OrderedDict[Any, _Slot] = _of_thread.kept
+    kept: collections.OrderedDict[Any, list[_Slot]] = _of_thread.kept
     if q.is_cuda and torch.cuda.is_current_stream_capturing():
-        return _capturing(spec, batch, kept)
+        return _capturing(spec, batch, q.device, kept)
     stream = _arrays.stream_of(None, q)
-    key = (spec, q.device, stream)
-    slot = kept.get(key)
-    if slot is None:
-        fields = spec._asdict() | {"variant": Variant.from_json(spec.variant)}
-        slot = kept[key] = _Slot(Attention(default_context(not q.is_cuda), **fields))
-        if len(kept) > _KEPT:
-            kept.popitem(last=False)
-    kept.move_to_end(key)
-    if slot.planned != batch:
-        slot.planned = None
-        names = [param["name"] for param in params_of(slot.attention) if not param["type"].startswith("ptr")]
-        if len(names) != len(batch.scalars):
-            raise refused("scalars", f"must have one for each of {names}, given {len(batch.scalars)}")
-        slot.attention.plan(
-            list(batch.qo_indptr),
-            list(batch.kv_indptr),
-            kv_start=None if batch.kv_start is None else list(batch.kv_start),
-            kv_capacity=batch.kv_capacity,
-            scale=batch.scale,
-            window_left=batch.window_left,
-            params=dict(zip(names, batch.scalars, strict=True)),
-            stream=stream,
-        )
-        slot.planned = batch
+    slots = kept.setdefault((spec, q.device, stream), [])
+    kept.move_to_end((spec, q.device, stream))
+    if len(kept) > _KEPT_SPECS:
+        kept.popitem(last=False)
+    slot = next((slot for slot in slots if slot.planned == batch), None)
+    if slot is not None:
+        slots.remove(slot)
+    else:
+        if len(slots) < _KEPT_PLANS:
+            fields = spec._asdict() | {"variant": Variant.from_json(spec.variant)}
+            slot = _Slot(Attention(default_context(not q.is_cuda), **fields))
+        else:
+            slot = slots.pop(0)
+        _plan(slot, batch, stream)
+    slots.append(slot)  # the most recently used last
     return slot.attention

@@ -94,6 +94,18 @@ def test_layers_of_a_step_share_one_plan(qkv, plans):
     assert_agrees((out,), attend(*on_host(qkv[0] + 2, *qkv[1:]), causal=True, scale=1.1)[:1])
 
 
+def test_layers_of_two_kinds_keep_a_plan_each(randn, plans):
+    """They differ in nothing that is compiled: one has a shorter cache, as a static cache of a window."""
+    caches = [(randn(1, tokens, 2, 64), randn(1, tokens, 2, 64)) for tokens in (6, 9)]
+    variant = attnloom.torch.variant_of(False, False, False, False, False)
+    for _ in range(3):
+        for k, v in caches:
+            q = randn(1, 1, 4, 64)
+            out, _ = torch.ops.attnloom.padded(q, k, v, None, None, variant, None, None, [], [])
+            assert_agrees((out[0],), attend(*on_host(q[0], k[0], v[0]))[:1])
+    assert len(plans) == 2
+
+
 def paged(context, randn, device):
     attention = attnloom.Attention(
         context, q_heads=4, kv_heads=2, head_dim=64, dtype="f16", layout="paged", page_size=4
