@@ -207,4 +207,16 @@ Indices borrow_indices(nb::handle object, const char* name) {
   return made;
 }
 
+std::pair<std::int64_t, std::int64_t> ends_of(nb::handle indptr) {
+  try {
+    const Indices indices = borrow_indices(indptr, "indptr");
+    const alm_index_array array = indices.view();
+    if (array.length < 1 || array.dtype != ALM_I32 || array.stride != 1) return {0, 0};
+    const std::int32_t last = static_cast<const std::int32_t*>(array.data)[array.length - 1];
+    return {array.length - 1, last < 0 ? 0 : last};
+  } catch (const Refusal&) {
+    return {0, 0};
+  }
+}
+
 }  // namespace attnloom::python

@@ -11,6 +11,7 @@
 
 #include <attnloom/attnloom.hpp>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace attnloom::python {
@@ -47,6 +48,10 @@ struct Indices {
   alm_index_array view() const;
 };
 Indices borrow_indices(nb::handle object, const char* name);
+
+// (entries but the first, last entry) of an indptr: requests and tokens, or (0, 0) where something
+// is wrong with it, which the library says then.
+std::pair<std::int64_t, std::int64_t> ends_of(nb::handle indptr);
 
 int bytes_of(alm_dtype dtype);
 const char* dtype_name(alm_dtype dtype);  // as a spec spells it
