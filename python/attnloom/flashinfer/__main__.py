@@ -2,9 +2,10 @@
 """python -m attnloom.flashinfer SCRIPT [arguments]
 python -m attnloom.flashinfer -m MODULE [arguments]
 
-Runs a program whose `import flashinfer` is to be this package. Processes that it starts are not reached.
+Runs a program whose `import flashinfer` is to be this package, also in the Python processes that it starts.
 """
 
+import os
 import pathlib
 import runpy
 import sys
@@ -20,6 +21,8 @@ def main() -> int:
         print(__doc__.strip(), file=sys.stderr)
         return 0 if arguments[:1] in (["-h"], ["--help"]) else 2
     install()
+    places = [str(pathlib.Path(__file__).parent / "path"), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, places))
     sys.argv = given
     if as_module:
         sys.path.insert(0, "")

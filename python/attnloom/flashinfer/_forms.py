@@ -13,6 +13,14 @@ from attnloom._variant import Variant
 from attnloom.flashinfer._support import check_positions, check_window, unsupported
 
 LOG2_E = math.log2(math.e)
+# A token `place` tokens into its item sees the prefix and the `place` last keys, its own included. A delimiter (place 0)
+# sees the prefix only. Rows of a tile behind the last token are asked about, too: their place is any.
+_ITEM_MASK = (
+    "const int behind = q_pos - item_prefix[batch];\n"
+    "return behind < 0 || kv_pos < item_prefix[batch] ||\n"
+    "       q_pos < kv_pos + item_places[batch * item_stride + (behind < item_stride ? behind : 0)];"
+)
+_POINTER = "ptr<f32>"
 _EIGHT_BITS = ("e4m3", "e5m2")
 
 
@@ -33,6 +41,7 @@ class Form:
     custom: bool = False
     capped: bool = False
     positions: str = "NONE"
+    items: bool = False  # multi-item scoring
     invariant: bool = False  # the same bits in any batch
     one_kernel: bool = False  # whatever the lengths, for a captured launch
     scaled: bool = False  # factors of the logits and of the outputs are given to run()
@@ -49,34 +58,35 @@ class Form:
         if self.custom:
             mask["custom"] = True
         fields: dict[str, Any] = {"mask": mask} if mask else {}
-        params = []
+        params: list[tuple[str, str]] = []
         logits = "logits"
         if self.eight_bit:
             fields["kv_scale"] = "tensor"
         elif self.scaled:
-            params += ["qk_factor", "v_factor"]
+            params += [("qk_factor", _POINTER), ("v_factor", _POINTER)]
             logits = "logits * qk_factor[0]"
             fields["output_transform"] = "return o * v_factor[0];"
         if self.positions == "ALIBI":
             # FlashInfer counts queries from the request's first query, which shifts the LSE only.
-            params.append("slopes")
+            params.append(("slopes", _POINTER))
             logits += " + slopes[q_head] * float(kv_pos - (q_pos - kv_len + q_len))"
         if self.capped:
-            scalar = [{"name": "cap", "type": "f32"}]
+            params.append(("cap", "f32"))
             logits = "cap * loom::tanh(logits / cap)" if logits == "logits" else f"cap * loom::tanh(({logits}) / cap)"
-        else:
-            scalar = []
         if logits != "logits":
             fields["logits_transform"] = f"return {logits};"
         if self.positions == "ROPE_LLAMA":
-            params.append("inv_freq")
+            params.append(("inv_freq", _POINTER))
             for row in ("query_transform", "key_transform"):
                 fields[row] = "x.rope_half(x.size(), a.pos, [&](int i) { return inv_freq[i]; });"
         if self.sink:
-            params.append("sinks")
+            params.append(("sinks", _POINTER))
             fields["sink"] = "sinks"
-        if params or scalar:
-            fields["params"] = scalar + [{"name": name, "type": "ptr<f32>"} for name in params]
+        if self.items:
+            params += [("item_prefix", "ptr<i32>"), ("item_places", "ptr<i32>"), ("item_stride", "i32")]
+            fields["logits_mask"] = _ITEM_MASK
+        if params:
+            fields["params"] = [{"name": name, "type": kind} for name, kind in params]
         return Variant(fields)
 
     def tile(self) -> dict[str, list[int]] | None:

@@ -19,8 +19,9 @@ from attnloom.flashinfer._batches import (
 from attnloom.flashinfer._caches import halves
 from attnloom.flashinfer._custom import PLAIN, custom_of
 from attnloom.flashinfer._forms import Form, Numbers
+from attnloom.flashinfer._items import items_of
 from attnloom.flashinfer._places import Tensor
-from attnloom.flashinfer._support import refuse_given, refuse_multi_item, refuse_other_than
+from attnloom.flashinfer._support import refuse_given, refuse_other_than
 from attnloom.flashinfer._wrappers import PrefillWrapper, given_buffers
 
 NAMES = ("paged_kv_indptr", "paged_kv_indices", "paged_kv_last_page_len")
@@ -109,7 +110,6 @@ class BatchPrefillWithPagedKVCacheWrapper(PrefillWrapper):
             order, each request from a byte of its own. With either, causal is not read.
         fixed_split_size, disable_split_kv: either makes results the same bits in any batch, in whatever pieces.
         """
-        refuse_multi_item(prefix_len_ptr, token_pos_in_items_ptr, token_pos_in_items_len, max_item_len_ptr)
         refuse_given(block_tables=block_tables)
         refuse_other_than(False, use_fp16_qk_reduction=use_fp16_qk_reduction)
         numbers = Numbers(sm_scale, window_left, logits_soft_cap, pos_encoding_mode, rope_scale, rope_theta)
@@ -127,6 +127,15 @@ class BatchPrefillWithPagedKVCacheWrapper(PrefillWrapper):
         check_bound(max_token_per_sequence, qo_lengths, "max_token_per_sequence")
         check_bound(max_sequence_kv, table.lengths, "max_sequence_kv")
         mask = mask_bytes(self._place, custom_mask, packed_custom_mask, qo_lengths, table.lengths)
+        items = items_of(
+            self._place,
+            prefix_len_ptr,
+            token_pos_in_items_ptr,
+            token_pos_in_items_len,
+            max_item_len_ptr,
+            table.lengths,
+            self._use_cuda_graph,
+        )
         if self._use_cuda_graph:
             self._store(qo_offsets, table)
             mask = self._store_mask(
@@ -141,7 +150,8 @@ class BatchPrefillWithPagedKVCacheWrapper(PrefillWrapper):
             kv_dtype=kv_dtype,
             layout="paged",
             page_size=page_size,
-            causal=causal and mask is None,
+            causal=(causal and mask is None) or items is not None,
+            items=items is not None,
             custom=mask is not None,
             invariant=invariant,
             one_kernel=self._use_cuda_graph,
@@ -153,6 +163,7 @@ class BatchPrefillWithPagedKVCacheWrapper(PrefillWrapper):
             numbers,
             {"qo_indptr": qo_offsets, **table.workload()},
             {"page_indices": indices, "custom_mask": mask},
+            items,
         )
 
     begin_forward = plan

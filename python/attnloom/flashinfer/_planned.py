@@ -11,6 +11,7 @@ from typing import Any
 from attnloom._attention import Attention
 from attnloom._errors import PlanError, TensorError
 from attnloom.flashinfer._forms import LOG2_E, Form, Numbers, alibi_slopes
+from attnloom.flashinfer._items import Items
 from attnloom.flashinfer._places import Place, Tensor
 
 _KEPT = 8  # forms of one wrapper that is not captured
@@ -43,6 +44,7 @@ class Planned:
         self._ready: dict[Kind, Attention] = {}
         self._form: Form | None = None
         self._numbers = Numbers()
+        self._items: Items | None = None
         self._workload: dict[str, Any] = {}
         self._tensors: dict[str, Tensor] = {}
         self._params: dict[str, Tensor] = {}
@@ -58,13 +60,21 @@ class Planned:
     def numbers(self) -> Numbers:
         return self._numbers
 
-    def plan(self, form: Form, numbers: Numbers, workload: dict[str, Any], tensors: dict[str, Tensor | None]) -> None:
+    def plan(
+        self,
+        form: Form,
+        numbers: Numbers,
+        workload: dict[str, Any],
+        tensors: dict[str, Tensor | None],
+        items: Items | None = None,
+    ) -> None:
         """`workload`: as of Attention.plan. `tensors`: page_indices and custom_mask of every run."""
+        self._items = items
         self._form = numbers.applied(form)
         self._numbers = numbers
         self._workload = workload
         self.use(**tensors)
-        self._params = self._positional(self._form)
+        self._params = self._positional(self._form) | ({} if items is None else items.tensors)
         used = self._used or {self._first}
         if not self._captured:
             self._used = set()
@@ -92,7 +102,7 @@ class Planned:
         """The same batch with other numbers, as the deprecated forward() takes them."""
         form = self.form if causal is None else dataclasses.replace(self.form, causal=causal)
         if (form, numbers) != (self._form, self._numbers):
-            self.plan(form, numbers, self._workload, dict(self._tensors))
+            self.plan(form, numbers, self._workload, dict(self._tensors), self._items)
 
     def _planned(self, kind: Kind) -> Attention:
         form = dataclasses.replace(self.form, scaled=kind.scaled and not self.form.eight_bit, sink=kind.sink)
@@ -103,11 +113,14 @@ class Planned:
         if not self._captured and len(self._opened) > _KEPT:
             del self._opened[next(iter(self._opened))]
         cap = self._numbers.cap
+        scalars = {} if cap is None else {"cap": float(cap)}
+        if self._items is not None:
+            scalars["item_stride"] = self._items.stride
         attention.plan(
             **self._workload,
             scale=self._numbers.scale(form),
             window_left=self._numbers.window_left if form.windowed else None,
-            params=None if cap is None else {"cap": float(cap)},
+            params=scalars,
             stream=self.place.stream(),
         )
         self._ready[kind] = attention

@@ -10,8 +10,9 @@ from attnloom.flashinfer._batches import check_bound, check_lengths, dtypes_of, 
 from attnloom.flashinfer._caches import heads_last
 from attnloom.flashinfer._custom import custom_of
 from attnloom.flashinfer._forms import Form, Numbers
+from attnloom.flashinfer._items import items_of
 from attnloom.flashinfer._places import Tensor
-from attnloom.flashinfer._support import refuse_given, refuse_multi_item, refuse_other_than
+from attnloom.flashinfer._support import refuse_given, refuse_other_than
 from attnloom.flashinfer._wrappers import PrefillWrapper, given_buffers
 
 
@@ -75,7 +76,6 @@ class BatchPrefillWithRaggedKVCacheWrapper(PrefillWrapper):
         o_indptr: Tensor | None = None,
     ) -> None:
         """qo_indptr, kv_indptr: int32 [batch + 1], tokens before each request; the rest as of the paged wrapper's plan."""
-        refuse_multi_item(prefix_len_ptr, token_pos_in_items_ptr, token_pos_in_items_len, max_item_len_ptr)
         refuse_given(v_indptr=v_indptr, o_indptr=o_indptr)
         refuse_other_than(False, use_fp16_qk_reduction=use_fp16_qk_reduction)
         numbers = Numbers(sm_scale, window_left, logits_soft_cap, pos_encoding_mode, rope_scale, rope_theta)
@@ -88,6 +88,15 @@ class BatchPrefillWithRaggedKVCacheWrapper(PrefillWrapper):
         check_bound(max_token_per_sequence, qo_lengths, "max_token_per_sequence")
         check_bound(max_sequence_kv, kv_lengths, "max_sequence_kv")
         mask = mask_bytes(self._place, custom_mask, packed_custom_mask, qo_lengths, kv_lengths)
+        items = items_of(
+            self._place,
+            prefix_len_ptr,
+            token_pos_in_items_ptr,
+            token_pos_in_items_len,
+            max_item_len_ptr,
+            kv_lengths,
+            self._use_cuda_graph,
+        )
         if self._use_cuda_graph:
             self._bound_rows(qo_offsets, int(self._buffers[0].shape[0]) - 1)
             self._place.store(self._buffers[0], qo_offsets, "qo_indptr_buf")
@@ -102,14 +111,15 @@ class BatchPrefillWithRaggedKVCacheWrapper(PrefillWrapper):
             head_dim_vo=head_dim_qk if head_dim_vo is None else head_dim_vo,
             dtype=dtype,
             kv_dtype=kv_dtype,
-            causal=causal and mask is None,
+            causal=(causal and mask is None) or items is not None,
+            items=items is not None,
             custom=mask is not None,
             invariant=disable_split_kv or fixed_split_size is not None,
             one_kernel=self._use_cuda_graph,
         )
         self._custom.check(numbers.applied(form))
         workload = {"qo_indptr": qo_offsets, "kv_indptr": kv_offsets}
-        self._planned.plan(form, numbers, workload, {"custom_mask": mask})
+        self._planned.plan(form, numbers, workload, {"custom_mask": mask}, items)
 
     begin_forward = plan
 

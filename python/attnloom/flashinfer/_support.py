@@ -57,8 +57,3 @@ def refuse_positional(arguments: tuple[Any, ...]) -> None:
     """What FlashInfer hands to a custom kernel, or to one for 8-bit queries."""
     if arguments:
         raise unsupported("args", f"none is taken here, given {len(arguments)} behind the cache")
-
-
-def refuse_multi_item(prefix_len: Any, token_pos: Any, token_pos_len: int, max_item_len: Any) -> None:
-    refuse_given(prefix_len_ptr=prefix_len, token_pos_in_items_ptr=token_pos, max_item_len_ptr=max_item_len)
-    refuse_other_than(0, token_pos_in_items_len=token_pos_len)

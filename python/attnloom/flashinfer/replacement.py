@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from attnloom.flashinfer import _custom
-from attnloom.flashinfer._absent import AbsentModule
+from attnloom.flashinfer._absent import NAMES, AbsentModule
 from attnloom.flashinfer._places import spec_dtype
 
 MODULES = ("attention", "cascade", "decode", "page", "pod", "prefill", "quantization", "rope", "sparse", "utils")
@@ -47,6 +47,7 @@ def install(name: str = "flashinfer") -> None:
         full = f"{name}.{module}"
         parent, _, attribute = full.rpartition(".")
         sys.modules[full] = AbsentModule(full)
-        setattr(sys.modules[parent], attribute, sys.modules[full])
+        if attribute not in NAMES:  # flashinfer.xqa is the function, as there
+            setattr(sys.modules[parent], attribute, sys.modules[full])
     vars(sys.modules[f"{name}.jit.attention.variants"])["attention_sink_decl"] = _custom.attention_sink_decl
     vars(sys.modules[f"{name}.jit.utils"])["filename_safe_dtype_map"] = _DtypeNames()

@@ -104,6 +104,14 @@ def test_a_script_runs_with_it_in_place(tmp_path):
     assert done.stdout.split()[1:] == ["one"], done.stderr
 
 
+def test_processes_of_a_script_have_it_in_place_too(tmp_path):
+    child = "import flashinfer.decode, attnloom.flashinfer as other; print(flashinfer is other, flashinfer.decode is other.decode)"
+    program = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {child!r}], check=True)\n"
+    (tmp_path / "program.py").write_text(program)
+    done = run("-m", "attnloom.flashinfer", str(tmp_path / "program.py"))
+    assert done.stdout.split() == ["True", "True"], done.stderr
+
+
 def test_a_test_file_runs_with_it_in_place(tmp_path):
     (tmp_path / "unchanged_test.py").write_text(
         "import numpy as np\nimport flashinfer\n\n"

@@ -147,7 +147,7 @@ def test_a_graphs_wrapper_takes_new_lengths_with_one_kernel(kit):
     ("argument", "name"),
     [
         ({"use_fp16_qk_reduction": True}, "use_fp16_qk_reduction"),
-        ({"prefix_len_ptr": np.zeros(4, np.uint32)}, "prefix_len_ptr"),
+        ({"max_item_len_ptr": np.zeros(4, np.uint16)}, "max_item_len_ptr"),
         ({"token_pos_in_items_len": 3}, "token_pos_in_items_len"),
         ({"block_tables": np.zeros((4, 2), np.int32)}, "block_tables"),
         ({"o_data_type": "float8_e5m2"}, "o_data_type"),
@@ -170,6 +170,54 @@ def test_run_refuses_what_has_no_effect_and_rows_that_were_not_planned(kit):
     for argument in ({"kv_cache_sf": cache}, {"use_fp16_softmax": True}, {"uses_spcompress": True}):
         with pytest.raises(NotImplementedError, match=next(iter(argument))):
             wrapper.run(q, cache, **argument)
+
+
+PREFIXES = [3, 3, 0, 5]
+PLACES = [0, 1, 2] + [0, 0, 0] + [0, 0, 0] + [1, 2, 0, 1]  # behind the prefixes, in rows of 3 but for the last
+
+
+def seen_of_items():
+    """A token sees the prefix, and of its item those before it behind the delimiter."""
+    parts = []
+    for request, (q_len, length) in enumerate(zip(np.diff(QO), LENGTHS, strict=True)):
+        prefix, places = PREFIXES[request], PLACES[3 * request :]
+        seen = np.zeros((q_len, length), bool)
+        for row, position in enumerate(range(length - q_len, length)):
+            place = position if position < prefix else places[position - prefix]
+            for key in range(max(position, -1) + 1):
+                seen[row, key] = position < prefix or key < prefix or key > position - place
+        parts.append(seen)
+    return parts
+
+
+def test_multi_item_scoring(kit):
+    """Requests of 3, 0, 0 and 4 tokens behind their prefixes."""
+    q, cache = batch(kit)
+    given = {
+        "prefix_len_ptr": kit.of(np.array(PREFIXES, np.uint32)),
+        "token_pos_in_items_ptr": kit.of(np.array(PLACES, np.uint16)),
+        "token_pos_in_items_len": 4,
+        "max_item_len_ptr": kit.of(np.array([2, 2, 2, 2], np.uint16)),
+    }
+    wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(kit.workspace)
+    with pytest.raises(ValueError, match="token_pos_in_items_ptr"):
+        plan(kit, wrapper, **(given | {"token_pos_in_items_len": 3}))
+    places = PLACES[:3] + [0] + PLACES[3:6] + [0] + PLACES[6:9] + [0] + PLACES[9:]
+    given["token_pos_in_items_ptr"] = kit.of(np.array(places, np.uint16))
+    plan(kit, wrapper, **given)
+    kit.assert_agrees(*wrapper.run(q, cache, return_lse=True), want_masked(kit, q, cache, seen_of_items()))
+    for change in ({"max_item_len_ptr": None}, {"max_item_len_ptr": kit.of(np.array([1, 1, 1, 1], np.uint16))}):
+        with pytest.raises(ValueError, match="max_item_len_ptr"):
+            plan(kit, wrapper, **(given | change))
+    k, v = (cache[:, half].reshape(-1, 2, 64)[:18] for half in (0, 1))
+    wrapper = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(kit.workspace)
+    wrapper.plan(kit.i32(*QO), kit.i32(*KV), 4, 2, 64, q_data_type=kit.dtype, **given)
+    out = kit.numpy(wrapper.run(q, k, v))
+    for request in (0, 3):
+        rows, keys = slice(QO[request], QO[request + 1]), slice(KV[request], KV[request + 1])
+        tensors = kit.numpy(q)[rows], kit.numpy(k)[keys], kit.numpy(v)[keys]
+        want = attend_where(*tensors, seen_of_items()[request])
+        np.testing.assert_allclose(out[rows], want[0], rtol=0, atol=kit.tolerance)
 
 
 def test_bounds_and_lengths_that_do_not_fit(kit):
