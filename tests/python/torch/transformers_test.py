@@ -7,6 +7,7 @@ import attnloom
 import attnloom.transformers
 import pytest
 import torch
+from float64_attention import attend
 from transformers import (
     DynamicCache,
     Gemma2Config,
@@ -39,7 +40,8 @@ MODELS = {
     "gpt_oss": (
         GptOssForCausalLM,
         GptOssConfig,
-        {"sliding_window": WINDOW, "num_local_experts": 2, "num_experts_per_tok": 2, "rope_scaling": None},
+        {"sliding_window": WINDOW, "num_local_experts": 2, "num_experts_per_tok": 2, "rope_scaling": None}
+        | {"experts_implementation": "batched_mm"},  # whose launches can be captured
     ),
 }
 PROMPT = 9  # longer than the window
@@ -236,6 +238,17 @@ def test_generate(device, ids, left_padding):
             ids[:, :PROMPT], attention_mask=left_padding[:, :PROMPT], max_new_tokens=4, do_sample=False, pad_token_id=0
         )
     assert torch.equal(made["eager"], made["attnloom"])
+
+
+def test_a_layer_called_by_itself_heeds_its_window(device):
+    """Models make a mask of it; a layer without one is not believed to see everything."""
+    generator = torch.Generator().manual_seed(2)
+    q, k, v = (torch.randn(1, heads, 9, 64, generator=generator).to(device, torch.float16) for heads in (4, 2, 2))
+    out, _ = attnloom.transformers.attention_forward(torch.nn.Identity(), q, k, v, None, sliding_window=3)
+    want, _ = attend(
+        *(rows[0].transpose(0, 1).double().cpu().numpy() for rows in (q, k, v)), causal=True, window_left=2
+    )
+    torch.testing.assert_close(out[0].double().cpu(), torch.tensor(want), rtol=0, atol=4e-3)
 
 
 @torch.inference_mode()
