@@ -42,19 +42,10 @@ class Request:
     length: int  # tokens when it is finished
     parent: "Request | None" = None  # the request whose prompt this one shares
     prompt: int = 0
-    pages: list[int] = dataclasses.field(default_factory=list)
+    held: int = -1  # the cache's number of it, -1 where it has none
+    shared: int = 0  # tokens that the parent's pages held when it began
     done: int = 0  # tokens whose keys are in the cache
     times: list[float] = dataclasses.field(default_factory=list)  # of each generated token
-
-
-@dataclasses.dataclass
-class Step:
-    requests: list[Request]
-    counts: list[int]  # query tokens of each
-    qo_indptr: list[int]
-    kv_indptr: list[int]
-    last_page_len: list[int]
-    page_indices: list[int]
 
 
 class Attnloom:
@@ -73,12 +64,10 @@ class Attnloom:
             max_tokens=options.max_tokens,
             graph=options.graphs,
         )
-        self.graphs = options.graphs
+        self.cache = self.layers.cache
 
-    def plan(self, step: Step, rows: int) -> dict:
-        self.layers.plan(
-            step.qo_indptr, step.kv_indptr, step.last_page_len, step.page_indices, tokens=rows if self.graphs else None
-        )
+    def plan(self, requests: list[int], counts: list[int], rows: int) -> dict:
+        self.layers.extend(requests, counts, rows=rows)
         return {"position_ids": self.layers.position_ids, **self.layers.inputs()}
 
 
@@ -92,49 +81,46 @@ class Engine:
         kind = {"attnloom": Attnloom, "sdpa": Sdpa, "flashinfer": FlashInfer}[options.attention]
         self.attention = kind(self.model, options, self.device)
         self.model.set_attn_implementation(kind.implementation)
-        self.free = list(range(options.pages))
-        self.users = [0] * options.pages  # requests that hold a page
+        self.cache = self.attention.cache
         self.running: list[Request] = []
         self.waiting: list[Request] = []
         self.graphs: dict[int, tuple] = {}
-        self.steps, self.plan_seconds, self.shared_pages = 0, 0.0, 0
+        self.steps, self.plan_seconds, self.shared_tokens = 0, 0.0, 0
+
+    def pages_to_come(self, request: Request) -> int:
+        """What it may still take, the copy of a page included that it shares and writes next."""
+        copy = request.done == request.shared and request.shared % self.options.page_size != 0
+        return -(-request.length // self.options.page_size) - len(self.cache.pages_of(request.held)) + copy
 
     def admit(self) -> None:
         """Waiting requests in order, as long as there are pages for their whole length; so none is ever put back."""
-        size = self.options.page_size
         while self.waiting and len(self.running) < self.options.max_batch:
-            request = self.waiting[0]
-            parent = request.parent
-            if parent is not None and parent.done < request.prompt and not parent.times:
+            request, parent = self.waiting[0], self.waiting[0].parent
+            if parent is not None and not parent.times:
                 return  # its prompt is being read
-            # All whole pages of the prompt but that of its last token, whose logits are wanted.
-            shared = parent.pages[: (request.prompt - 1) // size] if parent is not None and parent.pages else []
-            wanted = -(-request.length // size) - len(shared)
-            if wanted > len(self.free):
+            if parent is not None and parent.held >= 0:  # all of the prompt but the last token, whose logits are wanted
+                request.shared = request.prompt - 1
+                request.held = self.cache.fork(parent.held, request.shared)
+            else:
+                request.shared, request.held = 0, self.cache.create()
+            request.done = request.shared
+            if sum(map(self.pages_to_come, [*self.running, request])) > self.cache.free_pages:
+                self.end(request)
                 return
-            request.pages = shared + [self.free.pop() for _ in range(wanted)]
-            request.done, self.shared_pages = len(shared) * size, self.shared_pages + len(shared)
-            for page in request.pages:
-                self.users[page] += 1
+            self.shared_tokens += request.shared
             self.running.append(self.waiting.pop(0))
 
-    def next_step(self) -> Step:
-        room = self.options.max_tokens - len(self.running)  # each has one token for sure
-        requests, counts = [], []
+    def end(self, request: Request) -> None:
+        self.cache.free(request.held)
+        request.held = -1
+
+    def counts(self) -> list[int]:
+        """Query tokens of each running request: one for sure, and of prompts what the step has room for."""
+        room, counts = self.options.max_tokens - len(self.running), []
         for request in self.running:
-            count = min(len(request.tokens) - request.done, room + 1)
-            room -= count - 1
-            requests.append(request)
-            counts.append(count)
-        step, size = Step(requests, counts, [0], [0], [], []), self.options.page_size
-        for request, count in zip(requests, counts, strict=True):
-            length = request.done + count
-            held = -(-length // size)
-            step.qo_indptr.append(step.qo_indptr[-1] + count)
-            step.kv_indptr.append(step.kv_indptr[-1] + held)
-            step.last_page_len.append((length - 1) % size + 1)
-            step.page_indices += request.pages[:held]
-        return step
+            counts.append(min(len(request.tokens) - request.done, room + 1))
+            room -= counts[-1] - 1
+        return counts
 
     def forward(self, tokens: torch.Tensor, last: torch.Tensor, inputs: dict) -> torch.Tensor:
         return self.model(tokens[None], logits_to_keep=last, **inputs).logits[0].argmax(-1)
@@ -157,31 +143,28 @@ class Engine:
     @torch.inference_mode()
     def step(self) -> list[tuple[Request, int]]:
         """One plan, one call of the model; returns the tokens it made."""
-        step = self.next_step()
-        tokens = [t for r, n in zip(step.requests, step.counts, strict=True) for t in r.tokens[r.done : r.done + n]]
-        replayed = self.options.graphs and max(step.counts) == 1
+        counts, requests = self.counts(), list(self.running)
+        tokens = [t for r, n in zip(requests, counts, strict=True) for t in r.tokens[r.done : r.done + n]]
+        last = torch.tensor(counts).cumsum(0).to(self.device) - 1
+        replayed = self.options.graphs and max(counts) == 1
         if replayed:
-            tokens += [0] * ((1 << (len(tokens) - 1).bit_length()) - len(tokens))
+            tokens += [0] * (min(1 << (len(tokens) - 1).bit_length(), self.options.max_tokens) - len(tokens))
         begin = time.perf_counter()
-        inputs = self.attention.plan(step, len(tokens))
+        inputs = self.attention.plan([request.held for request in requests], counts, len(tokens))
         self.plan_seconds += time.perf_counter() - begin
         given = torch.tensor(tokens).to(self.device)
-        last = torch.tensor(step.qo_indptr[1:]).to(self.device) - 1
         made = (self.replay(given, inputs) if replayed else self.forward(given, last, inputs)).tolist()
         self.steps += 1
         results = []
-        for request, count, token in zip(step.requests, step.counts, made, strict=False):
+        for request, count, token in zip(requests, counts, made, strict=False):
             request.done += count
-            if request.done == len(request.tokens):  # else more of its prompt is to come
-                request.tokens.append(token)
-                results.append((request, token))
-        for request in [r for r in self.running if len(r.tokens) >= r.length]:
-            self.running.remove(request)
-            for page in request.pages:
-                self.users[page] -= 1
-                if self.users[page] == 0:
-                    self.free.append(page)
-            request.pages = []
+            if request.done < len(request.tokens):
+                continue  # more of its prompt is to come
+            request.tokens.append(token)
+            results.append((request, token))
+            if len(request.tokens) >= request.length:
+                self.running.remove(request)
+                self.end(request)
         return results
 
     def run(self, requests: list[Request]) -> Iterator[tuple[Request, int]]:
@@ -262,7 +245,7 @@ def serve(arguments: list[str] | None = None) -> tuple[dict, list[Request]]:
         "inter_token_latency_ms": percentiles(gaps),
         "steps": engine.steps,
         "plan_ms": round(1e3 * engine.plan_seconds / engine.steps, 3),
-        "shared_pages": engine.shared_pages,
+        "shared_tokens": engine.shared_tokens,
     }
     return result, requests
 

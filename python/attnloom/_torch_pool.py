@@ -100,12 +100,16 @@ def _plan(slot: _Slot, batch: Batch, stream: int) -> None:
     slot.planned = batch
 
 
+def _is_capturing(q: torch.Tensor) -> bool:
+    return q.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
 def planned(spec: Spec, batch: Batch, q: torch.Tensor) -> Attention:
     """An attention that may be run with `batch` on q's current stream. Raises what Attention and its plan() raise."""
     if not hasattr(_of_thread, "kept"):
         _of_thread.kept = collections.OrderedDict()
     kept: collections.OrderedDict[Any, list[_Slot]] = _of_thread.kept
-    if q.is_cuda and torch.cuda.is_current_stream_capturing():
+    if _is_capturing(q):
         return _capturing(spec, batch, q.device, kept)
     stream = _arrays.stream_of(None, q)
     slots = kept.setdefault((spec, q.device, stream), [])

@@ -7,7 +7,7 @@ import attnloom.transformers
 import pytest
 import torch
 from float64_attention import attend_paged
-from transformers_test import MODELS, PAGE, PROMPT, Tables, assert_no_further, ids, logits, make  # noqa: F401
+from transformers_test import MODELS, PROMPT, assert_no_further, ids, logits, make, make_layers  # noqa: F401
 
 
 @pytest.fixture(autouse=True)
@@ -98,30 +98,18 @@ def test_paged_decode_captured_once(name, ids, device):  # noqa: F811
     """One graph for all decode steps of a model, the plan of each step made outside of it."""
     model = make(name, torch.bfloat16, device)
     model.set_attn_implementation("attnloom")
-    layers = attnloom.transformers.PagedLayers(
-        model.config,
-        pages=64,
-        page_size=PAGE,
-        dtype=torch.bfloat16,
-        device=device,
-        max_batch=4,
-        max_tokens=4 * PROMPT,
-        graph=True,
-    )
-    tables, parts, graph, rows = Tables(64), [], None, 4
-    tables.extend(0, PROMPT)
-    tables.extend(1, PROMPT)
-    tables.plan(layers, {0: PROMPT, 1: PROMPT}, tokens=2 * PROMPT)
+    layers = make_layers(model, max_batch=4, max_tokens=4 * PROMPT, graph=True)
+    requests = [layers.cache.create(), layers.cache.create()]
+    layers.extend(requests, PROMPT)
     prompt = ids[:, :PROMPT].reshape(1, -1)
-    parts.append(model(prompt, position_ids=layers.position_ids, **layers.inputs()).logits.view(2, PROMPT, -1))
+    first = model(prompt, position_ids=layers.position_ids, **layers.inputs()).logits.view(2, PROMPT, -1)
+    parts, graph, rows = [first], None, 4
     tokens = torch.zeros(1, rows, dtype=ids.dtype, device=device)
     for step in range(PROMPT, ids.shape[1]):
-        tables.extend(0, 1)
-        tables.extend(1, 1)
-        tables.plan(layers, {0: 1, 1: 1}, tokens=rows)
+        layers.extend(requests, rows=rows)
         tokens[0, :2] = ids[:, step]
-        given = {"position_ids": layers.position_ids, **layers.inputs()}
         if graph is None:
+            given = {"position_ids": layers.position_ids, **layers.inputs()}
             model(tokens, **given)
             graph, made = capture(lambda: model(tokens, **given).logits)  # noqa: B023
         graph.replay()

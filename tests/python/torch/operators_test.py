@@ -10,6 +10,7 @@ import attnloom.torch
 import numpy as np
 import pytest
 import torch
+from attnloom import _torch_pool
 from float64_attention import attend, attend_paged, attend_ragged
 from torch.library import opcheck
 
@@ -104,6 +105,25 @@ def test_layers_of_two_kinds_keep_a_plan_each(randn, plans):
             out, _ = torch.ops.attnloom.padded(q, k, v, None, None, variant, None, None, [], [])
             assert_agrees((out[0],), attend(*on_host(q[0], k[0], v[0]))[:1])
     assert len(plans) == 2
+
+
+def test_a_plan_that_was_captured_is_kept_as_it_is(randn, plans, monkeypatch):
+    """Which plan a launch in a capture reads, with the question whether there is one answered by the test."""
+    q, k, v = randn(3, 4, 64), randn(13, 2, 64), randn(13, 2, 64)
+    ran, run = [], attnloom.Attention.run
+    monkeypatch.setattr(attnloom.Attention, "run", lambda self, *a, **b: (ran.append(self), run(self, *a, **b))[1])
+    attnloom.torch.attention(q, k, v, scale=0.25)
+    with monkeypatch.context() as capture:
+        capture.setattr(_torch_pool, "_is_capturing", lambda q: True)
+        for _ in range(2):
+            out, _ = attnloom.torch.attention(q, k, v, scale=0.25)
+        refused = refusal_of(lambda: attnloom.torch.attention(q, k, v, scale=0.75), attnloom.DeviceError)
+        assert refused.code == "CAPTURE_ACTIVE"
+    assert len(plans) == 1 and ran[1] is ran[0] and ran[2] is ran[0]
+    assert_agrees((out,), attend(*on_host(q, k, v), scale=0.25)[:1])
+    for scale in (0.5, 0.25):
+        attnloom.torch.attention(q, k, v, scale=scale)
+    assert len(plans) == 3 and ran[0] not in ran[3:]
 
 
 def paged(context, randn, device):

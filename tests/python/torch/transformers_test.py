@@ -5,9 +5,9 @@ import inspect
 
 import attnloom
 import attnloom.transformers
-import numpy as np
 import pytest
 import torch
+from float64_attention import attend
 from transformers import (
     DynamicCache,
     Gemma2Config,
@@ -40,7 +40,8 @@ MODELS = {
     "gpt_oss": (
         GptOssForCausalLM,
         GptOssConfig,
-        {"sliding_window": WINDOW, "num_local_experts": 2, "num_experts_per_tok": 2, "rope_scaling": None},
+        {"sliding_window": WINDOW, "num_local_experts": 2, "num_experts_per_tok": 2, "rope_scaling": None}
+        | {"experts_implementation": "batched_mm"},  # whose launches can be captured
     ),
 }
 PROMPT = 9  # longer than the window
@@ -130,65 +131,45 @@ def test_static_cache(model, ids, left_padding):
     assert_as_eager(model, ids, left_padding, cache="static")
 
 
-PAGE = 4
+PAGE, SHARED = 4, 6
 
 
-class Tables:
-    """Page tables of requests whose first pages may be those of another one; pages are given out backwards."""
-
-    def __init__(self, pages):
-        self.free, self.pages, self.lengths = list(range(pages)), {}, {}
-
-    def extend(self, request, tokens, shared=()):
-        pages = self.pages.setdefault(request, list(shared))
-        self.lengths[request] = self.lengths.get(request, len(pages) * PAGE) + tokens
-        while len(pages) * PAGE < self.lengths[request]:
-            pages.append(self.free.pop())
-
-    def plan(self, layers, counts, **options):
-        indptr = [0]
-        for request in counts:
-            indptr.append(indptr[-1] + len(self.pages[request]))
-        layers.plan(
-            np.cumsum([0, *counts.values()]).tolist(),
-            indptr,
-            [(self.lengths[request] - 1) % PAGE + 1 for request in counts],
-            [page for request in counts for page in self.pages[request]],
-            **options,
-        )
+def make_layers(model, **fields):
+    weight = next(model.parameters())
+    given = {"pages": 48, "page_size": PAGE, "dtype": weight.dtype, "device": weight.device, **fields}
+    return attnloom.transformers.PagedLayers(model.config, **given)
 
 
 @torch.inference_mode()
 def paged_logits(model, ids):
-    """Both requests in one batch: request 0's first page is shared by request 1, which begins with the same tokens. Request
-    0 is prefilled first, 1 beside 0's first decode step, then both decode."""
+    """Both requests in one batch: request 1 begins with a page and a half of request 0's. Request 0 is prefilled first, 1
+    beside 0's first decode step, then both decode."""
     model.set_attn_implementation("attnloom")
-    device, dtype = ids.device, next(model.parameters()).dtype
-    layers = attnloom.transformers.PagedLayers(
-        model.config, pages=48, page_size=PAGE, dtype=dtype, device=device, max_batch=4, max_tokens=32
-    )
-    tables, parts = Tables(48), {0: [], 1: []}
-    begin = {0: 0, 1: PAGE}
-    for step in ({0: PROMPT}, {0: 1, 1: PROMPT + 1 - PAGE}, *({0: 1, 1: 1} for _ in range(ids.shape[1] - PROMPT - 1))):
-        tokens = []
-        for request, count in step.items():
-            tables.extend(request, count, tables.pages[0][:1] if request else ())
-            tokens.append(ids[request, begin[request] : begin[request] + count])
-            begin[request] += count
-        tables.plan(layers, step)
+    layers, parts, begin = make_layers(model), ([], []), [0, SHARED]
+    requests = [layers.cache.create()]
+    for step in (
+        {0: PROMPT},
+        {0: 1, 1: PROMPT + 1 - SHARED},
+        *({0: 1, 1: 1} for _ in range(ids.shape[1] - PROMPT - 1)),
+    ):
+        if len(step) > len(requests):
+            requests.append(layers.cache.fork(requests[0], SHARED))
+        layers.extend([requests[i] for i in step], list(step.values()))
+        tokens = [ids[i, begin[i] : begin[i] + count] for i, count in step.items()]
         made = model(torch.cat(tokens)[None], position_ids=layers.position_ids, **layers.inputs()).logits[0]
-        for request, rows in zip(step, made.split(list(step.values())), strict=True):
-            parts[request].append(rows)
+        for (i, count), rows in zip(step.items(), made.split(list(step.values())), strict=True):
+            parts[i].append(rows)
+            begin[i] += count
     return torch.cat(parts[0]).float(), torch.cat(parts[1]).float()
 
 
 def test_paged_prefill_and_decode_with_a_shared_prefix(model, ids):
-    ids[1, :PAGE] = ids[0, :PAGE]
+    ids[1, :SHARED] = ids[0, :SHARED]
     mine = torch.cat(paged_logits(model, ids))
 
     def one_by_one():
         rows = logits(model, "eager", ids)
-        return torch.cat([rows[0], rows[1, PAGE:]])
+        return torch.cat([rows[0], rows[1, SHARED:]])
 
     rounded = one_by_one()
     dtype = next(model.parameters()).dtype
@@ -201,25 +182,24 @@ def test_what_paged_layers_refuse(device, ids):
     model = make("llama", torch.bfloat16, device)
     model.set_attn_implementation("attnloom")
 
-    def make_layers(**fields):
-        bounds = {"pages": 4, "page_size": PAGE, "dtype": torch.bfloat16, "device": device, "max_batch": 2}
-        return attnloom.transformers.PagedLayers(
-            model.config, **{**bounds, "max_tokens": 8, "max_entries": 3, **fields}
-        )
-
     def field_of(call, kind=attnloom.ArgumentError):
         with pytest.raises(kind) as caught:
             call()
         return caught.value.field
 
-    layers = make_layers()
+    layers = make_layers(model, pages=4)
     rows = [torch.zeros(1, heads, 64, dtype=torch.bfloat16, device=device) for heads in (4, 2, 2)]
     assert field_of(lambda: layers.attend(0, *rows), attnloom.PlanError) == ""
-    assert field_of(lambda: make_layers(dtype=torch.float32)) == "dtype"
-    assert field_of(lambda: layers.plan([0, 9], [0, 3], [1], [0, 1, 2])) == "qo_indptr"
-    assert field_of(lambda: layers.plan([0, 1], [0, 4], [1], [0, 1, 2, 3])) == "page_indices"
-    layers.plan([0, 1], [0, 1], [1], [7])
-    assert field_of(lambda: layers.attend(0, *rows), attnloom.WorkloadError).startswith("page_indices")
+    assert field_of(lambda: make_layers(model, dtype=torch.float32)) == "dtype"
+    assert field_of(lambda: make_layers(model, graph=True, max_batch=2)) == "max_tokens"
+    request = layers.cache.create()
+    assert field_of(lambda: layers.extend([request], 17), attnloom.DeviceError) == "requests"
+    assert field_of(lambda: layers.extend([request], 1, rows=2)) == "rows"
+    assert layers.cache.tokens(request) == 0
+    layers.extend([request])
+    with torch.inference_mode(), pytest.raises(attnloom.ArgumentError, match="causal"):
+        model.model.layers[0].self_attn.is_causal = False
+        model(ids[:1, :1], position_ids=layers.position_ids, **layers.inputs())
 
 
 def test_padding_with_holes_is_a_mask_of_bits(device, ids, left_padding):
@@ -258,6 +238,17 @@ def test_generate(device, ids, left_padding):
             ids[:, :PROMPT], attention_mask=left_padding[:, :PROMPT], max_new_tokens=4, do_sample=False, pad_token_id=0
         )
     assert torch.equal(made["eager"], made["attnloom"])
+
+
+def test_a_layer_called_by_itself_heeds_its_window(device):
+    """Models make a mask of it; a layer without one is not believed to see everything."""
+    generator = torch.Generator().manual_seed(2)
+    q, k, v = (torch.randn(1, heads, 9, 64, generator=generator).to(device, torch.float16) for heads in (4, 2, 2))
+    out, _ = attnloom.transformers.attention_forward(torch.nn.Identity(), q, k, v, None, sliding_window=3)
+    want, _ = attend(
+        *(rows[0].transpose(0, 1).double().cpu().numpy() for rows in (q, k, v)), causal=True, window_left=2
+    )
+    torch.testing.assert_close(out[0].double().cpu(), torch.tensor(want), rtol=0, atol=4e-3)
 
 
 @torch.inference_mode()
