@@ -282,7 +282,7 @@ class Attention:
                 lse = _arrays.empty(q, (tokens, self._q_heads), "f32", "lse")
         # In the order of the extension's table.
         tensors = (q, k, v, out, lse, page_indices, block_indices, custom_mask, k_scale, v_scale)
-        plan.run(tensors, _named(params), _arrays.stream_of(stream, q))
+        plan.run(tensors, _named(params), stream)
         return (out, lse) if return_lse else out
 
     def _planned(self) -> _core.Plan:

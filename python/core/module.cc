@@ -72,18 +72,18 @@ void bind_plan(nb::module_& module) {
            nb::arg("limits"))
       .def("check", &PlanObject::check, nb::arg("workload"), nb::arg("stream"))
       .def("update", &PlanObject::update, nb::arg("workload"), nb::arg("stream"))
-      .def("run", &PlanObject::run, nb::arg("tensors"), nb::arg("params"), nb::arg("stream"))
+      .def("run", &PlanObject::run, nb::arg("tensors"), nb::arg("params"), nb::arg("stream").none())
       .def("describe", &PlanObject::describe);
 }
 
 // Needs no plan. Nothing that may be None is left out.
 void bind_operations(nb::module_& module) {
   module.def("merge", &merge, nb::arg("kernel"), nb::arg("outs"), nb::arg("lses"), nb::arg("out"),
-             nb::arg("lse").none(), nb::arg("stream"));
+             nb::arg("lse").none(), nb::arg("stream").none());
   module.def("append", &append, nb::arg("kernel"), nb::arg("tensors"), nb::arg("host"),
-             nb::arg("rope_scale"), nb::arg("rope_theta"), nb::arg("stream"));
+             nb::arg("rope_scale"), nb::arg("rope_theta"), nb::arg("stream").none());
   module.def("page_copy", &page_copy, nb::arg("kernel"), nb::arg("pairs"), nb::arg("k_cache"),
-             nb::arg("v_cache"), nb::arg("host_pairs").none(), nb::arg("stream"));
+             nb::arg("v_cache"), nb::arg("host_pairs").none(), nb::arg("stream").none());
 }
 
 }  // namespace

@@ -124,7 +124,7 @@ void PlanObject::check(const nb::dict& given, std::uintptr_t stream) {
   plan_.check(arrays.get(), stream_of(stream));
 }
 
-void PlanObject::run(const nb::tuple& given, const nb::dict& pointers, std::uintptr_t stream) {
+void PlanObject::run(const nb::tuple& given, const nb::dict& pointers, nb::handle given_stream) {
   alm_attention tensors = zeroed<alm_attention>();
   LaunchTensors launch(kernel_->context(), "q");
   // REQUIRES: `given` in the order of kPlaces.
@@ -141,6 +141,7 @@ void PlanObject::run(const nb::tuple& given, const nb::dict& pointers, std::uint
     params[count].name = field + std::strlen("params.");
     launch.read(value, field, Use::kRead, &params[count++].tensor);
   }
+  const std::uintptr_t stream = launch.stream(given_stream, nb::object(given[0]));
   tensors.params = params.data();
   tensors.param_count = params.size();
   const nb::gil_scoped_release released;

@@ -66,7 +66,7 @@ class PlanObject {
   void update(const nb::dict& workload, std::uintptr_t stream);
   void check(const nb::dict& workload, std::uintptr_t stream);
   // q, k, v, out, lse, page_indices, block_indices, custom_mask, k_scale, v_scale; or None.
-  void run(const nb::tuple& tensors, const nb::dict& params, std::uintptr_t stream);
+  void run(const nb::tuple& tensors, const nb::dict& params, nb::handle stream);
   std::string describe();
 
  private:
