@@ -137,8 +137,14 @@ class Attention:
             self._room_for(0, 0)
 
     def prepare(self) -> None:
-        """Compiles or finds, and loads, every kernel that a plan may choose. Raises CompileError, CacheError, DeviceError."""
+        """Compiles or finds, and loads, every kernel that a plan may choose. Raises CompileError, CacheError, DeviceError.
+        Context.prewarm() compiles those of several specs at a time, and behind the caller's back."""
         self._kernel.prepare()
+
+    @property
+    def core_kernel(self) -> _core.Kernel:
+        """For the package's own functions."""
+        return self._kernel
 
     def describe(self) -> dict[str, Any]:
         """The spec with its defaults, and the kernels: family, tiles, registers, where each came from."""
