@@ -141,12 +141,14 @@ class Numbers:
         return self.logits_soft_cap if self.logits_soft_cap is not None and self.logits_soft_cap > 0 else None
 
     def applied(self, form: Form) -> Form:
-        return dataclasses.replace(
-            form,
-            windowed=self.window_left >= 0,
-            capped=self.cap is not None,
-            positions=self.pos_encoding_mode,
-        )
+        wanted: dict[str, Any] = {
+            "windowed": self.window_left >= 0,
+            "capped": self.cap is not None,
+            "positions": self.pos_encoding_mode,
+        }
+        if all(getattr(form, name) == value for name, value in wanted.items()):
+            return form
+        return dataclasses.replace(form, **wanted)
 
     def scale(self, form: Form) -> float:
         return 1 / math.sqrt(form.head_dim) if self.sm_scale is None else float(self.sm_scale)

@@ -66,7 +66,7 @@ def integers(values: Any, argument: str) -> Any:
         raise WorkloadError("WORKLOAD_INVALID", argument, cause, "convert the tensor to int32")
     if array.ndim != 1:
         raise WorkloadError("WORKLOAD_INVALID", argument, f"must have one dimension, given {array.ndim}")
-    return np.ascontiguousarray(array)
+    return np.array(array)  # a copy: kernels that a run asks for first are planned from it later
 
 
 def spec_dtype(dtype: Any, argument: str) -> str:

@@ -105,7 +105,9 @@ class Planned:
             self.plan(form, numbers, self._workload, dict(self._tensors), self._items)
 
     def _planned(self, kind: Kind) -> Attention:
-        form = dataclasses.replace(self.form, scaled=kind.scaled and not self.form.eight_bit, sink=kind.sink)
+        form = self.form
+        if kind != Kind():
+            form = dataclasses.replace(form, scaled=kind.scaled, sink=kind.sink)
         attention = self._opened.pop(form, None)
         if attention is None:
             attention = form.open(self.place.context(), self.max_batch, self.max_qo_tokens)
