@@ -48,7 +48,7 @@ ARROWS = {
 # Folders outside src/: users of the public headers only, or (None) free to see every room.
 OUTSIDE = {
     "include": {"attnloom/attnloom.h", "attnloom/attnloom.hpp"},
-    "python": {"attnloom/attnloom.h", "attnloom/attnloom.hpp"},
+    "python": {"attnloom/attnloom.h", "attnloom/attnloom.hpp", "attnloom/block_sparse.hpp"},
     "examples": {"attnloom/attnloom.h", "attnloom/attnloom.hpp"},
     "tools": None,
     "tests": None,

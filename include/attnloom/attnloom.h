@@ -661,6 +661,11 @@ ALM_API alm_code alm_memory_copy_in(alm_context* context, void* to, const void* 
                                     alm_error** error);
 ALM_API alm_code alm_memory_copy_out(alm_context* context, void* to, const void* from, size_t bytes,
                                      alm_error** error);
+/* Page-locked memory of the host, of which copies are asynchronous: for staging. At least one byte,
+ * aligned to 64 bytes; without a GPU it is plain memory. */
+ALM_API alm_code alm_memory_allocate_host(alm_context* context, size_t bytes, void** address,
+                                          alm_error** error);
+ALM_API alm_code alm_memory_free_host(alm_context* context, void* address, alm_error** error);
 /* Waits for the stream. On the simulator returns ALM_LAUNCH when it found a fault since the last
  * call; the cause names the first. */
 ALM_API alm_code alm_synchronize(alm_context* context, void* stream, alm_error** error);

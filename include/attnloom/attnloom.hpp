@@ -168,6 +168,32 @@ class Memory {
   void* address_ = nullptr;
 };
 
+// Page-locked host memory, for Plan::bind. Copies from it must be over when it ends.
+class HostMemory {
+ public:
+  HostMemory(alm_context* context, std::size_t bytes) : context_(context) {
+    detail::check([&](alm_error** error) {
+      return alm_memory_allocate_host(context, bytes, &address_, error);
+    });
+  }
+  HostMemory(HostMemory&& other) noexcept
+      : context_(other.context_), address_(std::exchange(other.address_, nullptr)) {}
+  HostMemory& operator=(HostMemory&& other) noexcept {
+    std::swap(context_, other.context_);
+    std::swap(address_, other.address_);
+    return *this;
+  }
+  ~HostMemory() {
+    if (address_) alm_memory_free_host(context_, address_, nullptr);
+  }
+
+  void* address() const { return address_; }
+
+ private:
+  alm_context* context_;
+  void* address_ = nullptr;
+};
+
 class Context {
  public:
   Context() : Context(zeroed<alm_context_options>()) {}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from attnloom._attention import Attention
+    from attnloom._block_sparse import BlockSparse
     from attnloom._context import Context, version
     from attnloom._errors import (
         ArgumentError,
@@ -29,11 +30,15 @@ if TYPE_CHECKING:
     )
     from attnloom._functions import attention
     from attnloom._operations import Rope, append, merge_states, page_copy
+    from attnloom._paged_cache import CacheStep, PagedCache
     from attnloom._variant import Variant
 
 _HOMES = {
     "Attention": "_attention",
+    "BlockSparse": "_block_sparse",
+    "CacheStep": "_paged_cache",
     "Context": "_context",
+    "PagedCache": "_paged_cache",
     "Rope": "_operations",
     "Variant": "_variant",
     "append": "_operations",
@@ -46,13 +51,16 @@ _HOMES = {
 __all__ = [
     "ArgumentError",
     "Attention",
+    "BlockSparse",
     "CacheError",
+    "CacheStep",
     "CompileError",
     "Context",
     "DeviceError",
     "Error",
     "ForkedError",
     "InternalError",
+    "PagedCache",
     "PlanError",
     "Rope",
     "SpecError",

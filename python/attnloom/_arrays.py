@@ -12,21 +12,22 @@ HOST = (1, 3)  # DLPack's numbers of CPU and pinned memory
 _NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}
 
 
-def _framework(like: object) -> str:
+def framework(like: object) -> str:
+    """The package that an array is of."""
     return type(like).__module__.partition(".")[0]
 
 
 def empty(like: Any, shape: tuple[int, ...], dtype: str, argument: str) -> Any:
     """An array without contents where `like` lies, in a dtype of the spec. `argument`: what the caller could give instead."""
-    framework = _framework(like)
-    module = sys.modules.get(framework)
+    package = framework(like)
+    module = sys.modules.get(package)
     name = _NAMES[dtype]
-    if framework == "torch" and module is not None:
+    if package == "torch" and module is not None:
         return module.empty(shape, dtype=getattr(module, name), device=like.device)
-    if framework == "cupy" and module is not None and dtype != "bf16":
+    if package == "cupy" and module is not None and dtype != "bf16":
         with like.device:
             return module.empty(shape, dtype=name)
-    if framework == "numpy" and module is not None and dtype != "bf16":
+    if package == "numpy" and module is not None and dtype != "bf16":
         return module.empty(shape, dtype=name)
     raise refused(
         argument, f"is needed: no {name} array can be made for a {type(like).__module__} tensor", f"pass {argument}="
@@ -37,13 +38,26 @@ def stream_of(stream: Any, like: Any) -> int:
     """The address of the caller's stream: an int, torch's or cupy's stream object, or None: torch's current one for a
     torch tensor on a GPU, else the default stream. The library launches on the current device, so a torch tensor of
     another one is refused."""
-    if _framework(like) == "torch" and like.device.type == "cuda":
+    if framework(like) == "torch" and like.device.type == "cuda":
         cuda = sys.modules["torch"].cuda
         if like.device.index != cuda.current_device():
             cause = f"must lie on the current device, cuda:{cuda.current_device()}; given cuda:{like.device.index}"
             raise TensorError("TENSOR_INVALID", "q", cause, "call it under torch.cuda.device(q.device)")
         if stream is None:
             stream = cuda.current_stream()
+    return _address_of(stream)
+
+
+def plan_stream_of(stream: Any, simulated: bool) -> int:
+    """The same where no tensor says whose stream it is: torch's current one where torch uses a GPU, since a run on its
+    tensors would take that one."""
+    torch = sys.modules.get("torch")
+    if stream is None and torch is not None and not simulated and torch.cuda.is_initialized():
+        stream = torch.cuda.current_stream()
+    return _address_of(stream)
+
+
+def _address_of(stream: Any) -> int:
     if stream is None:
         return 0
     for attribute in ("cuda_stream", "ptr"):

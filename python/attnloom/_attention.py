@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention: a spec opened on a context, planned once a step and run once a layer."""
 
+import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from attnloom import _arrays, _core
@@ -41,15 +42,6 @@ def _scalars(params: Mapping[str, float] | None) -> dict[str, float]:
     return scalars
 
 
-def _bounds_of(qo_indptr: IndexArray) -> tuple[int, int]:
-    """(requests, query tokens) as far as one can tell; what is wrong with the array the library says."""
-    try:
-        batch, tokens = len(qo_indptr) - 1, int(qo_indptr[-1])
-    except (TypeError, ValueError, IndexError):
-        return 0, 0
-    return batch, tokens if 0 <= tokens < 2**31 else 0
-
-
 def _power_of_two(least: int) -> int:
     return min(1 << max(least - 1, 0).bit_length(), 2**31 - 1)
 
@@ -66,6 +58,11 @@ class Attention:
     max_batch, max_qo_tokens: bounds of every plan, which fix the device memory of the plan (PLAN_BOUND past them); left
         out, the memory grows with the batches.
     batch_invariant: a request's results have the same bits alone and in any batch.
+    graph: run() will be captured into CUDA graphs: one kernel serves all plans, compiled and loaded here, and a replay
+        computes with the lengths of the last plan(). Needs both bounds; must live as long as the graphs.
+    sm_budget: SMs that a launch may fill, the others being left to other work. max_ctas: CTAs of a launch. Default: all.
+    kernel: only the n-th kernel, counted from 0 as describe() lists them; default: any.
+    shared_prefixes: look for prefixes that requests share, and keep memory for them.
 
     Threads: one at a time; calls from several take turns, but a plan() between another's plan() and run() counts for both.
     Raises SpecError and ArgumentError; compiles nothing yet. Source: alm_kernel_open, alm_plan_create in attnloom.h.
@@ -90,9 +87,14 @@ class Attention:
         max_batch: int | None = None,
         max_qo_tokens: int | None = None,
         batch_invariant: bool = False,
+        graph: bool = False,
+        sm_budget: int | None = None,
+        max_ctas: int | None = None,
+        kernel: int | None = None,
+        shared_prefixes: bool = True,
     ) -> None:
         self._q_heads = _integer("q_heads", q_heads, 1)
-        self._kv_heads = _integer("kv_heads", kv_heads, 1)
+        _integer("kv_heads", kv_heads, 1)
         if q_heads % kv_heads != 0:
             raise refused("q_heads", f"must be a multiple of kv_heads, given {q_heads} and {kv_heads}")
         optional: dict[str, Any] = {"page_size": page_size, "block": None if block is None else list(block)}
@@ -112,12 +114,27 @@ class Attention:
             raise refused("tile", f"holds what JSON has not: {error}") from error
         self._max_batch = None if max_batch is None else _integer("max_batch", max_batch, 1)
         self._max_qo_tokens = None if max_qo_tokens is None else _integer("max_qo_tokens", max_qo_tokens, 1)
-        self._batch_invariant = bool(batch_invariant)
+        if graph and (max_batch is None or max_qo_tokens is None):
+            missing = "max_batch" if max_batch is None else "max_qo_tokens"
+            raise refused(missing, "is needed with graph=True: a graph keeps the addresses of the plan's memory")
+        self._limits = {
+            "q_heads": q_heads,
+            "kv_heads": kv_heads,
+            "batch_invariant": int(bool(batch_invariant)),
+            "graph": int(bool(graph)),
+            "sm_budget": 0 if sm_budget is None else _integer("sm_budget", sm_budget, 1),
+            "max_ctas": 0 if max_ctas is None else _integer("max_ctas", max_ctas, 1),
+            "kernel": 0 if kernel is None else _integer("kernel", kernel, 0) + 1,
+            "no_shared_prefixes": int(not shared_prefixes),
+        }
+        self._context = context
         self._kernel = _core.Kernel(context._core, text)
         self._spec: dict[str, Any] = json.loads(self._kernel.describe())["spec"]
         self._plan: _core.Plan | None = None
         self._bounds = (0, 0)
         self._tokens = 0
+        if graph:
+            self._room_for(0, 0)
 
     def prepare(self) -> None:
         """Compiles or finds, and loads, every kernel that a plan may choose. Raises CompileError, CacheError, DeviceError."""
@@ -145,6 +162,7 @@ class Attention:
         kv_capacity: int = 0,
         block_indptr: IndexArray | None = None,
         block_indices: IndexArray | None = None,
+        levels: Sequence[tuple[IndexArray, IndexArray]] = (),
         scale: float | None = None,
         window_left: int | None = None,
         params: Mapping[str, float] | None = None,
@@ -158,33 +176,67 @@ class Attention:
         page_indices, pool_pages: paged, optional: the page table and the pages of the cache; every index is then checked,
             and prefixes that requests share are read once where that pays.
         kv_start: [batch], padded: the first token in each slot. kv_capacity: tokens of a slot.
-        block_indptr, block_indices: bsr, see docs/BLOCK_SPARSE.md.
+        block_indptr, block_indices: bsr, see BlockSparse.
+        levels: paged: prefixes known to be shared, the outermost first, each (qo_indptr, page_indptr): query tokens
+            [qo_indptr[i], qo_indptr[i + 1]), of whole requests, go on with the same page_indptr[i + 1] - page_indptr[i]
+            whole pages. They are read once, and no others looked for.
         scale: of q k, > 0; default 1/sqrt(head_dim). window_left: tokens, where the variant says "runtime"; -1: all.
-        params: the variant's scalar params. stream: as of run().
+        params: the variant's scalar params.
+        stream: as of run(), on which run() must be then; default: torch's current one where torch uses a GPU.
 
-        Raises WorkloadError, PlanError (PLAN_BOUND past max_batch or max_qo_tokens), and what prepare() raises.
+        Not while the stream is being captured (CAPTURE_ACTIVE). Raises WorkloadError, PlanError (PLAN_BOUND past max_batch or max_qo_tokens), and what prepare() raises.
         Source: alm_plan_update in attnloom.h.
         """
-        if scale is not None and (isinstance(scale, bool) or not isinstance(scale, (int, float)) or not scale > 0):
-            raise refused("scale", f"must be a number > 0, given {scale!r}", "leave it out for 1/sqrt(head_dim)")
-        workload = {
-            "qo_indptr": qo_indptr,
-            "kv_indptr": kv_indptr,
-            "last_page_len": last_page_len,
-            "page_indices": page_indices,
-            "pool_pages": _integer("pool_pages", pool_pages, 0),
-            "kv_start": kv_start,
-            "kv_capacity": _integer("kv_capacity", kv_capacity, 0),
-            "block_indptr": block_indptr,
-            "block_indices": block_indices,
-            "scale": 0.0 if scale is None else float(scale),
-            "window_left": self._window(window_left),
-            "params": _scalars(params),
-        }
-        address = _arrays.stream_of(stream, None)
-        batch, tokens = _bounds_of(qo_indptr)
+        workload = self._workload(
+            qo_indptr=qo_indptr,
+            kv_indptr=kv_indptr,
+            last_page_len=last_page_len,
+            page_indices=page_indices,
+            pool_pages=pool_pages,
+            kv_start=kv_start,
+            kv_capacity=kv_capacity,
+            block_indptr=block_indptr,
+            block_indices=block_indices,
+            levels=levels,
+            scale=scale,
+            window_left=window_left,
+            params=params,
+        )
+        address = _arrays.plan_stream_of(stream, self._context.is_simulated)
+        batch, tokens = _core.ends_of(qo_indptr)
         self._room_for(batch, tokens).update(workload, address)
         self._tokens = tokens
+
+    def check_plan(self, qo_indptr: IndexArray, kv_indptr: IndexArray, *, stream: Any = None, **arguments: Any) -> None:
+        """Raises PlanError (PLAN_STALE) where planning these arguments of plan() now would give another plan than the last
+        plan() did, or where the plan's memory holds another: a replay would compute with old lengths. For debugging; waits
+        for the stream. Source: alm_plan_check in attnloom.h."""
+        defaults = inspect.signature(Attention.plan).parameters
+        known = {name: defaults[name].default for name in defaults if name not in ("self", "stream")}
+        for name in arguments:
+            if name not in known:
+                raise refused(name, "is no argument of plan()")
+        workload = self._workload(**{**known, **arguments, "qo_indptr": qo_indptr, "kv_indptr": kv_indptr})
+        self._planned().check(workload, _arrays.plan_stream_of(stream, self._context.is_simulated))
+
+    def _workload(self, **given: Any) -> dict[str, Any]:
+        """The arguments of plan() as the extension takes them."""
+        scale = given["scale"]
+        if scale is not None and (isinstance(scale, bool) or not isinstance(scale, (int, float)) or not scale > 0):
+            raise refused("scale", f"must be a number > 0, given {scale!r}", "leave it out for 1/sqrt(head_dim)")
+        levels = list(given["levels"])
+        for i, level in enumerate(levels):
+            if not isinstance(level, tuple) or len(level) != 2:
+                raise refused(f"levels[{i}]", f"must be a tuple (qo_indptr, page_indptr), given {level!r}")
+        return {
+            **given,
+            "pool_pages": _integer("pool_pages", given["pool_pages"], 0),
+            "kv_capacity": _integer("kv_capacity", given["kv_capacity"], 0),
+            "levels": levels,
+            "scale": 0.0 if scale is None else float(scale),
+            "window_left": self._window(given["window_left"]),
+            "params": _scalars(given["params"]),
+        }
 
     def run(
         self,
@@ -208,7 +260,8 @@ class Attention:
         q: [qo_tokens, q_heads, head_dim]. k: [kv_tokens, kv_heads, head_dim] (ragged, bsr), [batch, capacity, kv_heads,
             head_dim] (padded) or [pages, page_size, kv_heads, head_dim] (paged); v: the same with head_dim_vo. Any strides,
             the last one 1, the others and the addresses multiples of 16 bytes.
-        out: [qo_tokens, q_heads, head_dim_vo], written; default: a new array of q's framework.
+        out: [qo_tokens, q_heads, head_dim_vo], written; default: a new array of q's framework, with graph=True of as many
+            rows as q has.
         lse: f32 [qo_tokens, q_heads], written where given or with return_lse: the natural logarithm of the sum of
             exponentials, -inf for a row without keys (whose out is 0).
         page_indices: int32, paged. block_indices: int32, bsr. custom_mask: u8, packed bits. k_scale, v_scale: f32 [1] or
@@ -219,15 +272,17 @@ class Attention:
         simulator it is over on return. Raises TensorError, PlanError, DeviceError. Source: alm_run in attnloom.h.
         """
         plan = self._planned()
-        if out is None:
-            out = _arrays.empty(
-                q, (self._tokens, self._q_heads, self._spec["head_dim"]["vo"]), self._spec["dtype"]["o"], "out"
-            )
-        if lse is None and return_lse:
-            lse = _arrays.empty(q, (self._tokens, self._q_heads), "f32", "lse")
+        if out is None or (lse is None and return_lse):
+            # A replay of a captured run may have more tokens than this plan.
+            tokens = q.shape[0] if self._limits["graph"] else self._tokens
+            if out is None:
+                dim, dtype = self._spec["head_dim"]["vo"], self._spec["dtype"]["o"]
+                out = _arrays.empty(q, (tokens, self._q_heads, dim), dtype, "out")
+            if lse is None and return_lse:
+                lse = _arrays.empty(q, (tokens, self._q_heads), "f32", "lse")
         # In the order of the extension's table.
         tensors = (q, k, v, out, lse, page_indices, block_indices, custom_mask, k_scale, v_scale)
-        plan.run(tensors, _named(params), _arrays.stream_of(stream, q))
+        plan.run(tensors, _named(params), stream)
         return (out, lse) if return_lse else out
 
     def _planned(self) -> _core.Plan:
@@ -251,13 +306,7 @@ class Attention:
             self._max_qo_tokens or max(_power_of_two(tokens), self._bounds[1]),
         )
         if self._plan is None or bounds != self._bounds:
-            self._plan = _core.Plan(
-                self._kernel,
-                max_batch=bounds[0],
-                max_qo_tokens=bounds[1],
-                q_heads=self._q_heads,
-                kv_heads=self._kv_heads,
-                batch_invariant=self._batch_invariant,
-            )
+            limits = {**self._limits, "max_batch": bounds[0], "max_qo_tokens": bounds[1]}
+            self._plan = _core.Plan(self._kernel, limits)
             self._bounds = bounds
         return self._plan

@@ -105,6 +105,11 @@ class Context:
             kernel = self._kernels[text] = _core.Kernel(self._core, text)
         return kernel
 
+    @property
+    def is_simulated(self) -> bool:
+        """Whether tensors lie on the host. Opens the device where the choice was left to the library."""
+        return self._core.is_simulated()
+
     def describe(self) -> dict[str, Any]:
         """Device, NVRTC, the cache root and why it was chosen, counters."""
         described: dict[str, Any] = json.loads(self._core.describe())

@@ -73,14 +73,10 @@ def positive(text: str) -> int:
 
 
 def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    parser = Parser(
-        prog="python -m attnloom.prewarm", description=__doc__.split("\n")[0] if __doc__ else ""
-    )
+    parser = Parser(prog="python -m attnloom.prewarm", description=__doc__.split("\n")[0] if __doc__ else "")
     parser.add_argument("manifest", metavar="MANIFEST", type=pathlib.Path)
     parser.add_argument("--engine", required=True, choices=("ray", "slurm"))
-    parser.add_argument(
-        "--shards", type=positive, help="pieces of work (ray: two a machine; slurm: required)"
-    )
+    parser.add_argument("--shards", type=positive, help="pieces of work (ray: two a machine; slurm: required)")
     parser.add_argument(
         "--cpus",
         type=positive,
@@ -89,9 +85,7 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     )
     parser.add_argument("--program", default="attnloom", help="the program on the nodes")
     parser.add_argument("--cache-dir", help="cache of a node; {node} stands for its name")
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON value on standard output"
-    )
+    parser.add_argument("--json", action="store_true", help="print one JSON value on standard output")
     ray = parser.add_argument_group("ray")
     ray.add_argument(
         "--address",
@@ -105,9 +99,7 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         help="how often a piece of work is given to another worker",
     )
     slurm = parser.add_argument_group("slurm")
-    slurm.add_argument(
-        "--submit", action="store_true", help="run sbatch instead of printing the script"
-    )
+    slurm.add_argument("--submit", action="store_true", help="run sbatch instead of printing the script")
     slurm.add_argument(
         "--sbatch",
         action="append",
@@ -130,8 +122,7 @@ def status_of(results: list[ShardResult]) -> int:
 
 def report(results: list[ShardResult], as_json: bool) -> None:
     totals = {
-        key: sum(result.totals.get(key, 0) for result in results)
-        for key in ("ready", "compiled", "missing", "failed")
+        key: sum(result.totals.get(key, 0) for result in results) for key in ("ready", "compiled", "missing", "failed")
     }
     unfinished = [result.shard for result in results if not result.totals]
     if as_json:

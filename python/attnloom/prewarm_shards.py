@@ -26,9 +26,7 @@ class Work:
     extra: list[str]  # for `attnloom prewarm`
 
     def arguments(self, shard: str, node: str) -> list[str]:
-        where = (
-            [] if self.cache_dir is None else ["--cache-dir", self.cache_dir.replace(NODE, node)]
-        )
+        where = [] if self.cache_dir is None else ["--cache-dir", self.cache_dir.replace(NODE, node)]
         return [
             self.program,
             "prewarm",
@@ -47,9 +45,7 @@ class ShardResult:
     shard: str  # "3/8"
     node: str
     status: int
-    totals: dict[
-        str, int
-    ]  # ready, compiled, missing, failed; empty where the program did not come that far
+    totals: dict[str, int]  # ready, compiled, missing, failed; empty where the program did not come that far
     error: str  # one line, "" when all is ready
 
 

@@ -3,14 +3,15 @@
 // nothing is copied and no framework is imported.
 //
 // A Borrowed or an Indices lives for one call. It holds the exporter's capsule, which keeps the
-// memory, and gives it back unused, so that its own destructor frees it. Made and destroyed under
-// the GIL.
+// memory, and gives it back unused, so that its own destructor frees it; or, where the exporter has
+// a C function table (exchange.h), the exporter. Made and destroyed under the GIL.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
 #include <attnloom/attnloom.hpp>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace attnloom::python {
@@ -25,8 +26,11 @@ enum DeviceType : int {
   kCudaManaged = 13,
 };
 
+struct ExchangeApi;
+
 struct Borrowed {
-  nb::object capsule;
+  nb::object capsule;                // or the exporter itself, where no capsule was needed
+  const ExchangeApi* api = nullptr;  // of such an exporter
   alm_tensor tensor = {};
   int device_type = 0;
   int device_id = 0;
@@ -47,6 +51,10 @@ struct Indices {
   alm_index_array view() const;
 };
 Indices borrow_indices(nb::handle object, const char* name);
+
+// (entries but the first, last entry) of an indptr: requests and tokens, or (0, 0) where something
+// is wrong with it, which the library says then.
+std::pair<std::int64_t, std::int64_t> ends_of(nb::handle indptr);
 
 int bytes_of(alm_dtype dtype);
 const char* dtype_name(alm_dtype dtype);  // as a spec spells it

@@ -5,6 +5,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
+#include "python/core/block_sparse.h"
 #include "python/core/dlpack.h"
 #include "python/core/objects.h"
 #include "python/core/operations.h"
@@ -67,29 +68,22 @@ void bind_kernel(nb::module_& module) {
 
 void bind_plan(nb::module_& module) {
   nb::class_<PlanObject>(module, "Plan")
-      .def(
-          "__init__",
-          [](PlanObject* self, std::shared_ptr<KernelObject> kernel, int max_batch,
-             std::int64_t max_qo_tokens, int q_heads, int kv_heads, bool batch_invariant) {
-            const PlanBounds bounds = {max_batch, max_qo_tokens, q_heads, kv_heads,
-                                       batch_invariant};
-            new (self) PlanObject(std::move(kernel), bounds);
-          },
-          nb::arg("kernel"), nb::arg("max_batch"), nb::arg("max_qo_tokens"), nb::arg("q_heads"),
-          nb::arg("kv_heads"), nb::arg("batch_invariant"))
+      .def(nb::init<std::shared_ptr<KernelObject>, const nb::dict&>(), nb::arg("kernel"),
+           nb::arg("limits"))
+      .def("check", &PlanObject::check, nb::arg("workload"), nb::arg("stream"))
       .def("update", &PlanObject::update, nb::arg("workload"), nb::arg("stream"))
-      .def("run", &PlanObject::run, nb::arg("tensors"), nb::arg("params"), nb::arg("stream"))
+      .def("run", &PlanObject::run, nb::arg("tensors"), nb::arg("params"), nb::arg("stream").none())
       .def("describe", &PlanObject::describe);
 }
 
 // Needs no plan. Nothing that may be None is left out.
 void bind_operations(nb::module_& module) {
   module.def("merge", &merge, nb::arg("kernel"), nb::arg("outs"), nb::arg("lses"), nb::arg("out"),
-             nb::arg("lse").none(), nb::arg("stream"));
+             nb::arg("lse").none(), nb::arg("stream").none());
   module.def("append", &append, nb::arg("kernel"), nb::arg("tensors"), nb::arg("host"),
-             nb::arg("rope_scale"), nb::arg("rope_theta"), nb::arg("stream"));
+             nb::arg("rope_scale"), nb::arg("rope_theta"), nb::arg("stream").none());
   module.def("page_copy", &page_copy, nb::arg("kernel"), nb::arg("pairs"), nb::arg("k_cache"),
-             nb::arg("v_cache"), nb::arg("host_pairs").none(), nb::arg("stream"));
+             nb::arg("v_cache"), nb::arg("host_pairs").none(), nb::arg("stream").none());
 }
 
 }  // namespace
@@ -104,6 +98,14 @@ NB_MODULE(_core, module) {
   bind_kernel(module);
   bind_plan(module);
   bind_operations(module);
+  bind_block_sparse(module);
   module.def("describe_tensor", &describe_tensor, nb::arg("tensor"), nb::arg("name"));
+  module.def(
+      "ends_of",
+      [](nb::handle indptr) {
+        const auto [requests, tokens] = ends_of(indptr);
+        return nb::make_tuple(requests, tokens);
+      },
+      nb::arg("indptr").none());
   module.def("version", [] { return alm_version(); });
 }

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <deque>
 
-#include "python/core/dlpack.h"
 #include "python/core/tensors.h"
+#include "python/core/workload.h"
 
 namespace attnloom::python {
 namespace {
@@ -28,23 +28,32 @@ alm_context_options context_options(const ContextOptions& given) {
   return options;
 }
 
-alm_plan_limits plan_limits(const PlanBounds& bounds) {
+struct LimitPlace {
+  const char* name;
+  std::int32_t alm_plan_limits::*limit;
+};
+constexpr LimitPlace kLimits[] = {
+    {"max_batch", &alm_plan_limits::max_batch},
+    {"q_heads", &alm_plan_limits::q_heads},
+    {"kv_heads", &alm_plan_limits::kv_heads},
+    {"sm_budget", &alm_plan_limits::sm_budget},
+    {"max_ctas", &alm_plan_limits::max_ctas},
+    {"batch_invariant", &alm_plan_limits::batch_invariant},
+    {"graph", &alm_plan_limits::graph},
+    {"kernel", &alm_plan_limits::kernel},
+    {"no_shared_prefixes", &alm_plan_limits::no_shared_prefixes},
+};
+
+alm_plan_limits plan_limits(const nb::dict& given) {
   alm_plan_limits limits = zeroed<alm_plan_limits>();
-  limits.max_batch = bounds.max_batch;
-  limits.max_qo_tokens = bounds.max_qo_tokens;
-  limits.q_heads = bounds.q_heads;
-  limits.kv_heads = bounds.kv_heads;
-  limits.batch_invariant = bounds.batch_invariant ? 1 : 0;
+  for (const LimitPlace& place : kLimits)
+    limits.*place.limit = nb::cast<std::int32_t>(given[place.name]);
+  limits.max_qo_tokens = nb::cast<std::int64_t>(given["max_qo_tokens"]);
   return limits;
 }
 
 void* stream_of(std::uintptr_t stream) {
   return reinterpret_cast<void*>(stream);
-}
-
-nb::object item_of(const nb::dict& given, const char* name) {
-  const nb::str key(name);
-  return given.contains(key) ? nb::object(given[key]) : nb::none();
 }
 
 // The tensors of one run: argument, place in alm_attention, whether the kernel writes to it.
@@ -83,48 +92,39 @@ bool ContextObject::is_simulated() {
 KernelObject::KernelObject(std::shared_ptr<ContextObject> context, const std::string& spec_json)
     : context_(std::move(context)), kernel_(context_->context(), spec_json) {}
 
-PlanObject::PlanObject(std::shared_ptr<KernelObject> kernel, const PlanBounds& bounds)
-    : kernel_(std::move(kernel)), plan_(kernel_->kernel(), plan_limits(bounds)) {
+PlanObject::PlanObject(std::shared_ptr<KernelObject> kernel, const nb::dict& limits)
+    : PlanObject(std::move(kernel), plan_limits(limits)) {}
+
+// Planning may compile (of a plan for graphs), and memory waits for the device.
+PlanObject::PlanObject(std::shared_ptr<KernelObject> kernel, const alm_plan_limits& limits)
+    : kernel_(std::move(kernel)), plan_([&] {
+        const nb::gil_scoped_release released;
+        return Plan(kernel_->kernel(), limits);
+      }()) {
+  const nb::gil_scoped_release released;
   const alm_plan_sizes& sizes = plan_.sizes();
-  workspace_ =
-      std::make_unique<Memory>(kernel_->context().get(), sizes.workspace_bytes, "workspace");
-  staging_.reset(new std::byte[sizes.staging_bytes]);
-  plan_.bind(workspace_->address(), sizes.workspace_bytes, staging_.get(), sizes.staging_bytes);
+  alm_context* const context = kernel_->context().get();
+  workspace_.emplace(context, sizes.workspace_bytes, "workspace");
+  staging_.emplace(context, sizes.staging_bytes);
+  plan_.bind(workspace_->address(), sizes.workspace_bytes, staging_->address(),
+             sizes.staging_bytes);
 }
 
 void PlanObject::update(const nb::dict& given, std::uintptr_t stream) {
-  alm_workload workload = zeroed<alm_workload>();
-  std::deque<Indices> arrays;
-  const auto read = [&](const char* name) {
-    arrays.push_back(borrow_indices(item_of(given, name), name));
-    return arrays.back().view();
-  };
-  workload.qo_indptr = read("qo_indptr");
-  workload.kv_indptr = read("kv_indptr");
-  workload.last_page_len = read("last_page_len");
-  workload.page_indices = read("page_indices");
-  workload.kv_start = read("kv_start");
-  workload.block_indptr = read("block_indptr");
-  workload.block_indices = read("block_indices");
-  workload.pool_pages = nb::cast<std::int64_t>(given["pool_pages"]);
-  workload.kv_capacity = nb::cast<std::int64_t>(given["kv_capacity"]);
-  workload.scale = nb::cast<float>(given["scale"]);
-  workload.window_left = nb::cast<std::int32_t>(given["window_left"]);
-  std::deque<std::string> names;
-  std::vector<alm_scalar> scalars;
-  const nb::dict params(nb::borrow<nb::dict>(item_of(given, "params")));
-  for (const auto& [name, value] : params) {
-    names.push_back(nb::cast<std::string>(name));
-    scalars.push_back({names.back().c_str(), nb::cast<double>(value)});
-  }
-  workload.scalars = scalars.data();
-  workload.scalar_count = scalars.size();
+  const WorkloadArrays arrays(given);
   const nb::gil_scoped_release released;
   const std::lock_guard lock(mutex_);
-  plan_.update(workload, stream_of(stream));
+  plan_.update(arrays.get(), stream_of(stream));
 }
 
-void PlanObject::run(const nb::tuple& given, const nb::dict& pointers, std::uintptr_t stream) {
+void PlanObject::check(const nb::dict& given, std::uintptr_t stream) {
+  const WorkloadArrays arrays(given);
+  const nb::gil_scoped_release released;
+  const std::lock_guard lock(mutex_);
+  plan_.check(arrays.get(), stream_of(stream));
+}
+
+void PlanObject::run(const nb::tuple& given, const nb::dict& pointers, nb::handle given_stream) {
   alm_attention tensors = zeroed<alm_attention>();
   LaunchTensors launch(kernel_->context(), "q");
   // REQUIRES: `given` in the order of kPlaces.
@@ -141,6 +141,7 @@ void PlanObject::run(const nb::tuple& given, const nb::dict& pointers, std::uint
     params[count].name = field + std::strlen("params.");
     launch.read(value, field, Use::kRead, &params[count++].tensor);
   }
+  const std::uintptr_t stream = launch.stream(given_stream, nb::object(given[0]));
   tensors.params = params.data();
   tensors.param_count = params.size();
   const nb::gil_scoped_release released;

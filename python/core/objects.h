@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,30 +58,26 @@ class KernelObject {
   Kernel kernel_;
 };
 
-struct PlanBounds {
-  int max_batch = 0;
-  std::int64_t max_qo_tokens = 0;
-  int q_heads = 0;
-  int kv_heads = 0;
-  bool batch_invariant = false;
-};
-
 class PlanObject {
  public:
-  PlanObject(std::shared_ptr<KernelObject> kernel, const PlanBounds& bounds);
+  // REQUIRES: every field of alm_plan_limits that Attention knows.
+  PlanObject(std::shared_ptr<KernelObject> kernel, const nb::dict& limits);
 
   void update(const nb::dict& workload, std::uintptr_t stream);
+  void check(const nb::dict& workload, std::uintptr_t stream);
   // q, k, v, out, lse, page_indices, block_indices, custom_mask, k_scale, v_scale; or None.
-  void run(const nb::tuple& tensors, const nb::dict& params, std::uintptr_t stream);
+  void run(const nb::tuple& tensors, const nb::dict& params, nb::handle stream);
   std::string describe();
 
  private:
+  PlanObject(std::shared_ptr<KernelObject> kernel, const alm_plan_limits& limits);
+
   std::shared_ptr<KernelObject> kernel_;
   std::mutex mutex_;
   // The copy from staging may be under way: freeing the workspace waits for the device, so it goes
   // first, and the staging memory last.
-  std::unique_ptr<std::byte[]> staging_;
-  std::unique_ptr<Memory> workspace_;
+  std::optional<HostMemory> staging_;
+  std::optional<Memory> workspace_;
   Plan plan_;
 };
 

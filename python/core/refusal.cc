@@ -49,7 +49,9 @@ void refuse_argument(const std::string& field, const std::string& cause,
 }
 
 std::string python_field(const std::string& path) {
-  for (const std::string_view group : {"workload.", "limits.", "options.", "tensors."})
+  for (const std::string_view group :
+       {"workload.", "limits.", "options.", "tensors.", "ragged.", "lists.", "pages.",
+        "picks.pages.", "picks.", "tree.", "drafts.", "mask.", "heads."})
     if (path.compare(0, group.size(), group) == 0) return path.substr(group.size());
   constexpr std::pair<std::string_view, const char*> kRenamed[] = {
       {"o", "out"}, {"o_in", "outs"}, {"lse_in", "lses"}};

@@ -70,6 +70,25 @@ alm_code alm_memory_copy_out(alm_context* context, void* to, const void* from, s
   });
 }
 
+alm_code alm_memory_allocate_host(alm_context* context, size_t bytes, void** address,
+                                  alm_error** error) {
+  return guarded(error, [&]() -> Status {
+    ATTNLOOM_CHECK(check_given(address, "address"));
+    *address = nullptr;
+    if (bytes == 0) return argument_error("bytes", "must be 1 or more, given 0");
+    ATTNLOOM_TRY(Backend * device, device_of(context));
+    ATTNLOOM_TRY(*address, device->allocate_host(bytes));
+    return ok_status();
+  });
+}
+
+alm_code alm_memory_free_host(alm_context* context, void* address, alm_error** error) {
+  return guarded(error, [&]() -> Status {
+    ATTNLOOM_TRY(Backend * device, device_of(context));
+    return address ? device->release_host(address) : ok_status();
+  });
+}
+
 alm_code alm_synchronize(alm_context* context, void* stream, alm_error** error) {
   return guarded(error, [&]() -> Status {
     ATTNLOOM_TRY(Backend * device, device_of(context));

@@ -55,6 +55,8 @@ struct LaunchShape {
 // The path of an error of Backend::load that means: the driver refuses this image, whoever asks.
 inline constexpr const char* kRefusedImage = "cubin";
 
+inline constexpr std::size_t kHostAlignment = 64;
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -85,6 +87,9 @@ class Backend {
   virtual Status release(DeviceAddress address) = 0;
   virtual Status copy_in(DeviceAddress to, std::span<const std::byte> from) = 0;
   virtual Status copy_out(std::span<std::byte> to, DeviceAddress from) = 0;
+  // Host memory of which copies are asynchronous, aligned to kHostAlignment.
+  virtual Result<void*> allocate_host(std::size_t bytes) = 0;
+  virtual Status release_host(void* address) = 0;
 };
 
 }  // namespace attnloom

@@ -108,6 +108,8 @@ class CudaBackend : public Backend {
   Status release(DeviceAddress address) override;
   Status copy_in(DeviceAddress to, std::span<const std::byte> from) override;
   Status copy_out(std::span<std::byte> to, DeviceAddress from) override;
+  Result<void*> allocate_host(std::size_t bytes) override;
+  Status release_host(void* address) override;
 
  private:
   Status enter();
@@ -353,6 +355,21 @@ Result<DeviceAddress> CudaBackend::allocate(std::size_t bytes, const std::string
 Status CudaBackend::release(DeviceAddress address) {
   ATTNLOOM_CHECK(enter());
   return session_.check(api_.mem_free(address), "cuMemFree", Code::kArgumentInvalid);
+}
+
+// The driver hands out whole pages.
+Result<void*> CudaBackend::allocate_host(std::size_t bytes) {
+  ATTNLOOM_CHECK(enter());
+  void* address = nullptr;
+  const std::string doing = "cuMemAllocHost of " + std::to_string(bytes) + " bytes";
+  ATTNLOOM_CHECK(
+      session_.check(api_.mem_alloc_host(&address, bytes), doing.c_str(), Code::kOutOfMemory));
+  return address;
+}
+
+Status CudaBackend::release_host(void* address) {
+  ATTNLOOM_CHECK(enter());
+  return session_.check(api_.mem_free_host(address), "cuMemFreeHost", Code::kArgumentInvalid);
 }
 
 Status CudaBackend::copy_in(DeviceAddress to, std::span<const std::byte> from) {

@@ -69,6 +69,8 @@ using CUevent = struct CUevent_st*;
   X(event_synchronize, cuEventSynchronize, (CUevent event))                                    \
   X(mem_alloc, cuMemAlloc_v2, (CUdeviceptr * address, std::size_t bytes))                      \
   X(mem_free, cuMemFree_v2, (CUdeviceptr address))                                             \
+  X(mem_alloc_host, cuMemAllocHost_v2, (void** address, std::size_t bytes))                    \
+  X(mem_free_host, cuMemFreeHost, (void* address))                                             \
   X(memcpy_htod_async, cuMemcpyHtoDAsync_v2,                                                   \
     (CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream))                    \
   X(memcpy_htod, cuMemcpyHtoD_v2, (CUdeviceptr to, const void* from, std::size_t bytes))       \

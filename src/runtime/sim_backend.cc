@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/sim_backend.h"
 
+#include <algorithm>
 #include <deque>
 #include <limits>
 #include <mutex>
+#include <new>
 #include <utility>
+#include <vector>
 
 #include "sim/tensor_map.h"
 
@@ -23,6 +26,12 @@ class SimKernel : public LoadedKernel {
 class SimEvent : public Event {
  public:
   std::uint64_t position = 0;
+};
+
+struct FreeHost {
+  void operator()(void* block) const {
+    ::operator delete (block, std::align_val_t{kHostAlignment});
+  }
 };
 
 struct PendingCopy {
@@ -64,6 +73,7 @@ struct SimBackend::State {
   DeviceInfo info;
   sim::Memory memory;
   std::deque<PendingCopy> pending;
+  std::vector<std::unique_ptr<void, FreeHost>> host_blocks;
   std::uint64_t performed = 0;  // copies done; pending[0] is copy number performed + 1
   sim::Report report;
 
@@ -190,6 +200,28 @@ Status SimBackend::release(DeviceAddress address) {
   const std::lock_guard lock(state_->mutex);
   ATTNLOOM_CHECK(state_->perform(kAll));
   return of_argument(state_->memory.free(address), "address");
+}
+
+Result<void*> SimBackend::allocate_host(std::size_t bytes) {
+  std::unique_ptr<void, FreeHost> block(
+      ::operator new (bytes, std::align_val_t{kHostAlignment}, std::nothrow));
+  if (!block)
+    return make_error(Code::kOutOfMemory, "bytes",
+                      std::to_string(bytes) + " bytes of host memory are not to be had");
+  const std::lock_guard lock(state_->mutex);
+  return state_->host_blocks.emplace_back(std::move(block)).get();
+}
+
+Status SimBackend::release_host(void* address) {
+  const std::lock_guard lock(state_->mutex);
+  ATTNLOOM_CHECK(state_->perform(kAll));
+  const auto held = std::find_if(state_->host_blocks.begin(), state_->host_blocks.end(),
+                                 [&](const auto& block) { return block.get() == address; });
+  if (held == state_->host_blocks.end())
+    return make_error(Code::kArgumentInvalid, "address",
+                      "no allocation of host memory begins there");
+  state_->host_blocks.erase(held);
+  return ok_status();
 }
 
 Status SimBackend::copy_in(DeviceAddress to, std::span<const std::byte> from) {

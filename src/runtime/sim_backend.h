@@ -42,6 +42,8 @@ class SimBackend : public Backend {
   Status release(DeviceAddress address) override;
   Status copy_in(DeviceAddress to, std::span<const std::byte> from) override;
   Status copy_out(std::span<std::byte> to, DeviceAddress from) override;
+  Result<void*> allocate_host(std::size_t bytes) override;
+  Status release_host(void* address) override;
 
  private:
   struct State;

@@ -283,6 +283,22 @@ TEST_CASE("memory on the simulator goes in and out, and bad addresses are errors
   CHECK(alm_memory_free(one.context, nullptr, nullptr) == ALM_OK);
 }
 
+TEST_CASE("host memory is aligned, and only what was allocated can be freed") {
+  AbiFixture one(ALM_DEVICE_SIMULATOR);
+  void* address = nullptr;
+  REQUIRE(alm_memory_allocate_host(one.context, 100, &address, nullptr) == ALM_OK);
+  CHECK(reinterpret_cast<std::uintptr_t>(address) % 64 == 0);
+  std::memset(address, 7, 100);
+  CHECK(alm_memory_free_host(one.context, address, nullptr) == ALM_OK);
+  Told told = tell([&](alm_error** e) { return alm_memory_free_host(one.context, address, e); });
+  CHECK(told.code == ALM_ARGUMENT_INVALID);
+  CHECK(told.path == "address");
+  CHECK(alm_memory_free_host(one.context, nullptr, nullptr) == ALM_OK);
+  told = tell([&](alm_error** e) { return alm_memory_allocate_host(one.context, 0, &address, e); });
+  CHECK(told.code == ALM_ARGUMENT_INVALID);
+  CHECK(told.path == "bytes");
+}
+
 void remember(void* user, int level, const char* message) {
   static_cast<std::vector<std::string>*>(user)->push_back(std::to_string(level) + " " + message);
 }

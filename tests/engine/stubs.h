@@ -200,6 +200,11 @@ class StubBackend : public Backend {
     std::memcpy(to.data(), bytes.data(), std::min(to.size(), bytes.size()));
     return ok_status();
   }
+  Result<void*> allocate_host(std::size_t bytes) override { return ::operator new(bytes); }
+  Status release_host(void* address) override {
+    ::operator delete(address);
+    return ok_status();
+  }
 
  private:
   std::shared_ptr<DeviceScript> script_;

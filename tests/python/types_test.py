@@ -11,6 +11,5 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 if importlib.util.find_spec("mypy") is None:
     print("skipped: mypy is not installed here (tools/setup --all installs it)")
     sys.exit(77)
-sys.exit(
-    subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir=/dev/null", "python"], cwd=ROOT).returncode
-)
+command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir=/dev/null", "python"]
+sys.exit(subprocess.run(command, cwd=ROOT, check=False).returncode)

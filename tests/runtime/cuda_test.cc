@@ -150,6 +150,19 @@ TEST_CASE("a driver error carries the driver's own name and text") {
   CHECK(backend->load(artifact("sm_120"), "attention", 1024).status().code == Code::kArchMismatch);
   driver.fail("cuMemAlloc", 2);
   CHECK(backend->allocate(64, "q").status().code == Code::kOutOfMemory);
+  driver.fail("cuMemAllocHost", 2);
+  CHECK(backend->allocate_host(64).status().code == Code::kOutOfMemory);
+}
+
+TEST_CASE("host memory is the driver's") {
+  FakeDriver driver;
+  const auto backend = make_backend();
+  const auto block = backend->allocate_host(100);
+  REQUIRE(block.ok());
+  CHECK(reinterpret_cast<std::uintptr_t>(*block) % kHostAlignment == 0);
+  CHECK(backend->release_host(*block).ok());
+  driver.fail("cuMemFreeHost", 1);
+  CHECK(backend->release_host(*block).code == Code::kArgumentInvalid);
 }
 
 TEST_CASE("what cannot be loaded is refused with the reason") {

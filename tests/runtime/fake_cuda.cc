@@ -263,6 +263,16 @@ FAKE_CUDA int cuMemFree_v2(unsigned long long address) {
   std::free(reinterpret_cast<void*>(address));
   return 0;
 }
+FAKE_CUDA int cuMemAllocHost_v2(void** address, std::size_t bytes) {
+  FAKE_ENTER("cuMemAllocHost");
+  *address = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  return 0;
+}
+FAKE_CUDA int cuMemFreeHost(void* address) {
+  FAKE_ENTER("cuMemFreeHost");
+  std::free(address);
+  return 0;
+}
 FAKE_CUDA int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, std::size_t bytes,
                                    void*) {
   FAKE_ENTER("cuMemcpyHtoDAsync");
