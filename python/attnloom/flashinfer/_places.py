@@ -107,6 +107,10 @@ class Place:
     def context(self) -> Context:
         return default_context(self.on_host)
 
+    def named_stream(self) -> int | None:
+        """The current stream as Attention is to be told: of torch it finds it by itself."""
+        return self.stream() if self.framework == "cupy" else None
+
     def stream(self) -> int:
         """The address of the framework's current stream, on which it made the tensors."""
         if self.on_host:
