@@ -120,6 +120,12 @@ class Place:
             return int(module.cuda.current_stream(self.device).cuda_stream)
         return int(module.cuda.get_current_stream().ptr)
 
+    def is_captured(self) -> bool:
+        """Whether what is launched now becomes a part of a CUDA graph of torch's."""
+        return (
+            not self.on_host and self.framework == "torch" and bool(self.operations.cuda.is_current_stream_capturing())
+        )
+
     def send(self, tensor: Tensor) -> Tensor:
         """A tensor of any framework here; itself where it is here already."""
         module = self.operations
