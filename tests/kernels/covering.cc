@@ -70,6 +70,13 @@ std::vector<std::vector<int>> pairwise_rows(const std::vector<int>& levels, std:
   return rows;
 }
 
+std::vector<std::vector<int>> every_third(const std::vector<std::vector<int>>& rows,
+                                          std::size_t first) {
+  std::vector<std::vector<int>> part;
+  for (std::size_t i = first; i < rows.size(); i += 3) part.push_back(rows[i]);
+  return part;
+}
+
 std::vector<std::vector<int>> random_rows(const std::vector<int>& levels, int count,
                                           std::uint64_t seed) {
   std::mt19937_64 random(seed);

@@ -3,6 +3,7 @@
 // by seed.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -11,6 +12,11 @@ namespace attnloom::testing {
 // `levels[f]` is how many values factor f has; a row holds one value index per factor. Greedy: each
 // row is the best of some random candidates, so the array is small but not the smallest.
 std::vector<std::vector<int>> pairwise_rows(const std::vector<int>& levels, std::uint64_t seed);
+
+// Every third of `rows`, from `first` on: a covering array is three programs' worth of work, of
+// which a plain ./tools/test runs one.
+std::vector<std::vector<int>> every_third(const std::vector<std::vector<int>>& rows,
+                                          std::size_t first);
 
 // `count` rows drawn at random.
 std::vector<std::vector<int>> random_rows(const std::vector<int>& levels, int count,

@@ -62,16 +62,29 @@ std::string kernel_of(Engine& engine, const Json& json) {
   return text;
 }
 
-}  // namespace
-
-TEST_CASE("query tile 1 agrees with the reference in a covering array", "[decode_simt]") {
+void run_pairs(std::size_t first) {
   const Factors factors = decode_factors();
   const std::vector<std::vector<int>> rows = pairwise_rows(levels(factors), kSeed);
-  WARN(rows.size() << " cells, seed " << kSeed);
-  run_cells(factors, rows, kSeed);
+  const std::vector<std::vector<int>> part = every_third(rows, first);
+  WARN(part.size() << " of " << rows.size() << " cells, seed " << kSeed);
+  run_cells(factors, part, kSeed);
 }
 
-TEST_CASE("a batch of one packed row each gets query tile 1", "[decode_simt]") {
+}  // namespace
+
+TEST_CASE("query tile 1 agrees with the reference in a covering array, a", "[pairs_a]") {
+  run_pairs(0);
+}
+
+TEST_CASE("query tile 1 agrees with the reference in a covering array, b", "[pairs_b]") {
+  run_pairs(1);
+}
+
+TEST_CASE("query tile 1 agrees with the reference in a covering array, c", "[pairs_c]") {
+  run_pairs(2);
+}
+
+TEST_CASE("a batch of one packed row each gets query tile 1", "[rules]") {
   const std::unique_ptr<Engine> engine = make_test_engine(kSeed);
   CHECK(kernel_of(*engine, decode_case(1, {1, 1, 0}, {70, 203, 9})) == "decode_simt 1");
   CHECK(kernel_of(*engine, decode_case(1, {1, 7}, {70, 203})) == "attention_mma 16");
@@ -82,12 +95,17 @@ TEST_CASE("a batch of one packed row each gets query tile 1", "[decode_simt]") {
   CHECK(kernel_of(*engine, wide) == "decode_simt 1");
 }
 
-TEST_CASE("query tile 1 reads keys and values once, without a bank conflict", "[decode_simt]") {
+TEST_CASE("query tile 1 reads keys and values once, without a bank conflict", "[rules]") {
   if (on_cuda()) return;
-  const std::string kv = GENERATE("bf16", "e4m3");
-  const int page = GENERATE(1, 16);
-  const int dim = GENERATE(64, 80, 128, 512);
-  if (kv != "bf16" && dim % 32 != 0) return;
+  // Not the product: what 512 dims cost here is most of this test's time.
+  const auto [kv, page, dim] = GENERATE(table<std::string, int, int>({{"bf16", 1, 64},
+                                                                      {"bf16", 1, 80},
+                                                                      {"bf16", 1, 128},
+                                                                      {"bf16", 16, 128},
+                                                                      {"bf16", 16, 512},
+                                                                      {"e4m3", 1, 128},
+                                                                      {"e4m3", 16, 64},
+                                                                      {"e4m3", 1, 512}}));
   CAPTURE(kv, page, dim);
   constexpr int kHeads = 396;  // as many as CTAs: nothing is split
   const std::unique_ptr<Engine> engine = make_test_engine();

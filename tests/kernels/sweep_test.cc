@@ -42,11 +42,9 @@ struct Product {
   }
 };
 
-// Every third row of the covering array, from `first` on: three programs' worth of work.
 void run_pairs(std::size_t first) {
   const std::vector<std::vector<int>> rows = pairwise_rows(levels(common_factors()), kSeed);
-  std::vector<std::vector<int>> part;
-  for (std::size_t i = first; i < rows.size(); i += 3) part.push_back(rows[i]);
+  const std::vector<std::vector<int>> part = every_third(rows, first);
   WARN(part.size() << " of " << rows.size() << " cells, seed " << kSeed);
   run_cells(common_factors(), part, kSeed);
 }

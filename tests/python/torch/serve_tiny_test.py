@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""examples/serve_tiny.py: the same tokens with attnloom's attention as with PyTorch's, whatever else is in the batch."""
+
+import importlib.util
+import pathlib
+import sys
+
+import pytest
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples"
+ARGUMENTS = ["--tiny", "--dtype=f16", "--requests=3", "--samples=2", "--shrink=32", "--burst", "--pages=48"]
+ARGUMENTS += ["--page-size=4", "--seed=3"]
+
+
+@pytest.fixture(scope="module")
+def example():
+    sys.path.insert(0, str(EXAMPLES))
+    spec = importlib.util.spec_from_file_location("serve_tiny", EXAMPLES / "serve_tiny.py")
+    module = sys.modules["serve_tiny"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def tokens(requests):
+    return [request.tokens[request.prompt :] for request in requests]
+
+
+@pytest.fixture(scope="module")
+def on_sdpa(example, device):
+    return example.serve([*ARGUMENTS, "--device", device.type, "--attention", "sdpa"])[1]
+
+
+def test_the_same_tokens_as_on_pytorchs_attention(example, device, on_sdpa, capsys):
+    result, requests = example.serve([*ARGUMENTS, "--device", device.type, "--stream"])
+    assert tokens(requests) == tokens(on_sdpa)
+    assert tokens(requests)[::2] == tokens(requests)[1::2]  # samples of one prompt: greedy, on shared pages
+    assert all(len(request.tokens) == request.length for request in requests)
+    assert result["shared_tokens"] == sum(request.prompt - 1 for request in requests[1::2])
+    assert len(capsys.readouterr().out.splitlines()) == result["tokens"] == sum(map(len, tokens(requests)))
+    assert set(result["inter_token_latency_ms"]) == {"p50", "p90", "p99"}
+
+
+def test_prompts_in_pieces_and_requests_that_wait_change_nothing(example, device, on_sdpa):
+    """8 query tokens a step, two requests at a time, and pages for little more than one prompt's."""
+    tight = [*ARGUMENTS, "--device", device.type, "--max-tokens", "8", "--max-batch", "2", "--pages", "12"]
+    result, requests = example.serve(tight)
+    assert tokens(requests) == tokens(on_sdpa)
+    assert result["steps"] > len(requests)
+
+
+def test_a_request_that_never_fits_is_named(example, device):
+    with pytest.raises(SystemExit, match="request 0 does not fit into 2 pages"):
+        example.serve([*ARGUMENTS, "--device", device.type, "--pages", "2"])
+
+
+def test_captured_steps_make_the_same_tokens(example, cuda, on_sdpa):
+    _, requests = example.serve([*ARGUMENTS, "--device", cuda.type, "--graphs"])
+    assert tokens(requests) == tokens(on_sdpa)
