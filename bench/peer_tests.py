@@ -119,7 +119,7 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=50, metavar="K")
     parser.add_argument("--seconds", type=float, default=600, help="of one file")
     parser.add_argument("--json", type=pathlib.Path, help="every case, with why it failed")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     results = {}
     print(f"{'file':36}", *(f"{column:>12}" for column in COLUMNS))
     with tempfile.TemporaryDirectory() as scratch:

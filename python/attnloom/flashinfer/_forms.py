@@ -43,7 +43,7 @@ class Form:
     positions: str = "NONE"
     items: bool = False  # multi-item scoring
     invariant: bool = False  # the same bits in any batch
-    one_kernel: bool = False  # whatever the lengths, for a captured launch
+    captured: bool = False  # by CUDA graphs: one kernel for all batches
     scaled: bool = False  # factors of the logits and of the outputs are given to run()
     sink: bool = False
 
@@ -89,12 +89,6 @@ class Form:
             fields["params"] = [{"name": name, "type": kind} for name, kind in params]
         return Variant(fields)
 
-    def tile(self) -> dict[str, list[int]] | None:
-        """None: a kernel is chosen by the batch. One of two tile classes serves every batch."""
-        if not self.one_kernel or max(self.head_dim, self.head_dim_vo) > 256:
-            return None
-        return {"classes": [16, 128 if self.head_dim_vo <= 128 else 64]}
-
     def open(self, context: Context, max_batch: int | None, max_qo_tokens: int | None) -> Attention:
         return Attention(
             context,
@@ -107,10 +101,11 @@ class Form:
             layout=self.layout,
             page_size=self.page_size,
             variant=self.variant(),
-            tile=self.tile(),
             max_batch=max_batch,
             max_qo_tokens=max_qo_tokens,
             batch_invariant=self.invariant,
+            graph=self.captured,
+            shared_prefixes=not (self.captured or self.invariant),
         )
 
 
@@ -141,12 +136,14 @@ class Numbers:
         return self.logits_soft_cap if self.logits_soft_cap is not None and self.logits_soft_cap > 0 else None
 
     def applied(self, form: Form) -> Form:
-        return dataclasses.replace(
-            form,
-            windowed=self.window_left >= 0,
-            capped=self.cap is not None,
-            positions=self.pos_encoding_mode,
-        )
+        wanted: dict[str, Any] = {
+            "windowed": self.window_left >= 0,
+            "capped": self.cap is not None,
+            "positions": self.pos_encoding_mode,
+        }
+        if all(getattr(form, name) == value for name, value in wanted.items()):
+            return form
+        return dataclasses.replace(form, **wanted)
 
     def scale(self, form: Form) -> float:
         return 1 / math.sqrt(form.head_dim) if self.sm_scale is None else float(self.sm_scale)

@@ -154,7 +154,7 @@ class BatchPrefillWithPagedKVCacheWrapper(PrefillWrapper):
             items=items is not None,
             custom=mask is not None,
             invariant=invariant,
-            one_kernel=self._use_cuda_graph,
+            captured=self._use_cuda_graph,
         )
         self._custom.check(numbers.applied(form))
         indices = self._paged_kv_indices_buf if self._use_cuda_graph else table.indices

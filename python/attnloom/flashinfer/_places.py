@@ -66,7 +66,7 @@ def integers(values: Any, argument: str) -> Any:
         raise WorkloadError("WORKLOAD_INVALID", argument, cause, "convert the tensor to int32")
     if array.ndim != 1:
         raise WorkloadError("WORKLOAD_INVALID", argument, f"must have one dimension, given {array.ndim}")
-    return np.ascontiguousarray(array)
+    return np.array(array)  # a copy: kernels that a run asks for first are planned from it later
 
 
 def spec_dtype(dtype: Any, argument: str) -> str:
@@ -107,6 +107,10 @@ class Place:
     def context(self) -> Context:
         return default_context(self.on_host)
 
+    def named_stream(self) -> int | None:
+        """The current stream as Attention is to be told: of torch it finds it by itself."""
+        return self.stream() if self.framework == "cupy" else None
+
     def stream(self) -> int:
         """The address of the framework's current stream, on which it made the tensors."""
         if self.on_host:
@@ -115,6 +119,12 @@ class Place:
         if self.framework == "torch":
             return int(module.cuda.current_stream(self.device).cuda_stream)
         return int(module.cuda.get_current_stream().ptr)
+
+    def is_captured(self) -> bool:
+        """Whether what is launched now becomes a part of a CUDA graph of torch's."""
+        return (
+            not self.on_host and self.framework == "torch" and bool(self.operations.cuda.is_current_stream_capturing())
+        )
 
     def send(self, tensor: Tensor) -> Tensor:
         """A tensor of any framework here; itself where it is here already."""

@@ -25,6 +25,9 @@ class Kind:
     sink: bool = False
 
 
+_KINDS = {(scaled, sink): Kind(scaled, sink) for scaled in (False, True) for sink in (False, True)}
+
+
 def _neutral(factor: Any) -> bool:
     return factor is None or (isinstance(factor, (int, float)) and factor == 1)
 
@@ -46,6 +49,7 @@ class Planned:
         self._numbers = Numbers()
         self._items: Items | None = None
         self._workload: dict[str, Any] = {}
+        self._tokens = 0
         self._tensors: dict[str, Tensor] = {}
         self._params: dict[str, Tensor] = {}
         self._tables: dict[Any, dict[str, Tensor]] = {}
@@ -73,6 +77,7 @@ class Planned:
         self._form = numbers.applied(form)
         self._numbers = numbers
         self._workload = workload
+        self._tokens = int(workload["qo_indptr"][-1])
         self.use(**tensors)
         self._params = self._positional(self._form) | ({} if items is None else items.tensors)
         used = self._used or {self._first}
@@ -105,7 +110,9 @@ class Planned:
             self.plan(form, numbers, self._workload, dict(self._tensors), self._items)
 
     def _planned(self, kind: Kind) -> Attention:
-        form = dataclasses.replace(self.form, scaled=kind.scaled and not self.form.eight_bit, sink=kind.sink)
+        form = self.form
+        if kind != Kind():
+            form = dataclasses.replace(form, scaled=kind.scaled, sink=kind.sink)
         attention = self._opened.pop(form, None)
         if attention is None:
             attention = form.open(self.place.context(), self.max_batch, self.max_qo_tokens)
@@ -121,7 +128,7 @@ class Planned:
             scale=self._numbers.scale(form),
             window_left=self._numbers.window_left if form.windowed else None,
             params=scalars,
-            stream=self.place.stream(),
+            stream=self.place.named_stream(),
         )
         self._ready[kind] = attention
         return attention
@@ -140,11 +147,11 @@ class Planned:
         sinks: Tensor | None = None,
     ) -> Any:
         """out, or (out, lse) with return_lse. The LSE is a natural logarithm."""
-        form, tokens = self.form, int(self._workload["qo_indptr"][-1])
-        if q.shape[0] != tokens:
-            raise TensorError("TENSOR_INVALID", "q.shape[0]", f"must be {tokens} as planned, given {q.shape[0]}")
+        form = self.form
+        if q.shape[0] != self._tokens:
+            raise TensorError("TENSOR_INVALID", "q.shape[0]", f"must be {self._tokens} as planned, given {q.shape[0]}")
         scaled = not (all(map(_neutral, qk_factors)) and _neutral(v_scale))
-        kind = Kind(scaled and not form.eight_bit, sinks is not None)
+        kind = _KINDS[scaled and not form.eight_bit, sinks is not None]
         self._used.add(kind)
         attention = self._ready.get(kind) or self._planned(kind)
         params = dict(self._params)
@@ -158,7 +165,7 @@ class Planned:
             params["qk_factor"] = self.place.factor(*qk_factors)
             params["v_factor"] = self.place.factor(v_scale)
         return attention.run(
-            q, k, v, out=out, lse=lse, return_lse=return_lse, params=params, stream=self.place.stream(), **tensors
+            q, k, v, out=out, lse=lse, return_lse=return_lse, params=params, stream=self.place.named_stream(), **tensors
         )
 
     def run(

@@ -115,7 +115,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(PrefillWrapper):
             items=items is not None,
             custom=mask is not None,
             invariant=disable_split_kv or fixed_split_size is not None,
-            one_kernel=self._use_cuda_graph,
+            captured=self._use_cuda_graph,
         )
         self._custom.check(numbers.applied(form))
         workload = {"qo_indptr": qo_offsets, "kv_indptr": kv_offsets}

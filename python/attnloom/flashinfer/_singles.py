@@ -19,22 +19,37 @@ _KEPT = 16  # a thread's planned forms, least recently used dropped first
 
 
 class _Kept(threading.local):
-    """Plans are used by one thread at a time."""
+    """Plans are used by one thread at a time. A key ends with the stream."""
 
     def __init__(self) -> None:
         self.planned: collections.OrderedDict[Any, tuple[Planned, Any]] = collections.OrderedDict()
+        self.captured: dict[Any, Planned] = {}  # for good: graphs launch them at each replay
+
+    def capture(self, key: Any, batch: Any) -> Planned | None:
+        """The plan of this very batch, which no other batch gets from now on. A stream that is being captured takes no copy,
+        so it was planned before, on any stream."""
+        for kept, (planned, last) in self.planned.items():
+            if kept[:-1] == key[:-1] and last == batch:
+                del self.planned[kept]
+                self.captured[key[:-1], batch] = planned
+                break
+        return self.captured.get((key[:-1], batch))
 
 
 _kept = _Kept()
 
 
 def _planned_for(place: Place, form: Form, numbers: Numbers, lengths: tuple[int, int], mask: Tensor | None) -> Planned:
-    stream = place.stream()
-    key = (numbers.applied(form), place.framework, str(place.device), stream)
+    key = (numbers.applied(form), place.framework, str(place.device), place.stream())
+    batch = (numbers, lengths)
+    if place.is_captured():
+        captured = _kept.capture(key, batch)
+        if captured is not None:
+            captured.use(custom_mask=mask)
+            return captured
     planned, last = _kept.planned.pop(key, (None, None))
     if planned is None:
         planned = Planned(place)
-    batch = (numbers, lengths)
     if batch == last:
         planned.use(custom_mask=mask)
     else:

@@ -208,6 +208,7 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
             page_size=page_size,
             causal=q_len_per_req > 1,
             invariant=invariant,
+            captured=self._use_cuda_graph,
         )
         offsets = np.arange(batch + 1, dtype=np.int32) * np.int32(q_len_per_req)
         indices = self._paged_kv_indices_buf if self._use_cuda_graph else table.indices

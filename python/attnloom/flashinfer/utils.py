@@ -52,6 +52,18 @@ def is_sm90a_supported(device: Any) -> bool:
     return get_compute_capability(device) == (9, 0)
 
 
+def is_sm100a_supported(device: Any) -> bool:
+    return get_compute_capability(device)[0] == 10
+
+
+def is_sm110a_supported(device: Any) -> bool:
+    return get_compute_capability(device)[0] == 11
+
+
+def is_sm12x_supported(device: Any) -> bool:
+    return get_compute_capability(device)[0] == 12
+
+
 def is_fa3_prefill_head_dim_supported(head_dim_qk: int, head_dim_vo: int) -> bool:
     """FlashInfer's rule; here every multiple of 16 is computed under either name."""
     return (head_dim_qk, head_dim_vo) in _HEAD_DIMS_FA3

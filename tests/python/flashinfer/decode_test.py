@@ -91,6 +91,17 @@ def test_scales_of_one_run(kit):
     kit.assert_agrees(wrapper.run(q, cache), None, want_of(kit, q, cache))
 
 
+def test_a_plan_is_for_what_ran_since_the_last(kit):
+    q, cache = batch(kit)
+    wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(kit.workspace)
+    planned = []
+    for options in ({}, {"k_scale": 0.5}, {"k_scale": 0.5}, {}):
+        plan(kit, wrapper)
+        planned.append(sorted(kind.scaled for kind in wrapper._planned._ready))
+        wrapper.run(q, cache, **options)
+    assert planned == [[False], [False], [True], [True]]
+
+
 def test_sinks_of_one_run(kit):
     q, cache = batch(kit)
     wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(kit.workspace)

@@ -176,6 +176,18 @@ def test_batch_pod_over_one_cache_is_one_launch(kit):
     kit.assert_agrees(out_d, None, want_d)
 
 
+def test_batch_pod_with_drafts_in_the_decode_half(kit):
+    """causal_p says nothing of them, so they are not one batch with a causal prefill."""
+    q, cache = tensors(kit)
+    q_d = kit.normal(2, 4, 64)
+    wrapper = flashinfer.BatchPODWithPagedKVCacheWrapper(kit.workspace)
+    prefill = kit.i32(*QO), kit.i32(*INDPTR), kit.i32(*PAGES), kit.i32(2, 3)
+    wrapper.plan(*prefill, kit.i32(0, 2), kit.i32(0, 1), kit.i32(6), kit.i32(4), 4, 2, 64, 4, q_data_type=kit.dtype)
+    out_p, out_d = wrapper.run(q, cache, q_d, cache, causal_p=True)
+    kit.assert_agrees(out_p, None, want_of(kit, q, cache, (2, 3), causal=True))
+    kit.assert_agrees(out_d, None, kit.attend_paged(q_d, cache[:, 0], cache[:, 1], [0, 2], [0, 1], np.array([6]), (4,)))
+
+
 def test_batch_pod_with_a_mask_of_the_prefill(kit):
     q, cache = tensors(kit)
     q_d = kit.normal(2, 4, 64)

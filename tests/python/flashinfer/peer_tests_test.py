@@ -45,7 +45,7 @@ def test_a_sample_is_run_and_counted(tmp_path):
     found = {}
     for every in (1, 4):
         report = tmp_path / f"{every}.json"
-        command = [*program, "test_made_up", "--every", str(every), "--json", str(report)]
+        command = [*program, "--every", str(every), "--json", str(report), "test_made_up"]
         done = subprocess.run(command, check=False, capture_output=True, text=True, env=os.environ | {"COLUMNS": "200"})
         cases = json.loads(report.read_text())["test_made_up"]
         found[every] = {case["case"]: case["outcome"] for case in cases}

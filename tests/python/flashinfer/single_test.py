@@ -117,6 +117,28 @@ def test_no_keys(kit):
     assert np.all(kit.numpy(out) == 0) and np.all(np.isneginf(kit.numpy(lse)))
 
 
+def test_a_captured_plan_is_for_its_graph_alone(kit, monkeypatch):
+    """A capture takes what was planned before it; later calls with other lengths plan elsewhere."""
+    from attnloom.flashinfer import _places, _planned
+
+    launched = []
+    run = _planned.Planned.run
+
+    def recorded(self, *tensors, **how):
+        launched.append((self, self._workload["kv_indptr"].tolist()))
+        return run(self, *tensors, **how)
+
+    monkeypatch.setattr(_planned.Planned, "run", recorded)
+    q, k, v = tensors(kit)
+    for length, capturing in ((12, False), (12, True), (9, False), (12, True), (12, False)):
+        monkeypatch.setattr(_places.Place, "is_captured", lambda self, now=capturing: now)
+        out = flashinfer.single_prefill_with_kv_cache(q, k[:length], v[:length], sm_scale=0.37)
+        kit.assert_agrees(out, None, kit.attend(q, k[:length], v[:length], scale=0.37))
+    before, first, other, second, after = (planned for planned, _ in launched)
+    assert before is first is second and other is after and other is not first
+    assert [offsets[-1] for _, offsets in launched] == [12, 12, 9, 12, 12]
+
+
 def test_8_bit_keys_and_values():
     torch = pytest.importorskip("torch")
     generator = torch.Generator().manual_seed(0)
