@@ -137,8 +137,14 @@ class Attention:
             self._room_for(0, 0)
 
     def prepare(self) -> None:
-        """Compiles or finds, and loads, every kernel that a plan may choose. Raises CompileError, CacheError, DeviceError."""
+        """Compiles or finds, and loads, every kernel that a plan may choose. Raises CompileError, CacheError, DeviceError.
+        Context.prewarm() compiles those of several specs at a time, and behind the caller's back."""
         self._kernel.prepare()
+
+    @property
+    def core_kernel(self) -> _core.Kernel:
+        """For the package's own functions."""
+        return self._kernel
 
     def describe(self) -> dict[str, Any]:
         """The spec with its defaults, and the kernels: family, tiles, registers, where each came from."""
@@ -282,7 +288,7 @@ class Attention:
                 lse = _arrays.empty(q, (tokens, self._q_heads), "f32", "lse")
         # In the order of the extension's table.
         tensors = (q, k, v, out, lse, page_indices, block_indices, custom_mask, k_scale, v_scale)
-        plan.run(tensors, _named(params), _arrays.stream_of(stream, q))
+        plan.run(tensors, _named(params), stream)
         return (out, lse) if return_lse else out
 
     def _planned(self) -> _core.Plan:

@@ -80,7 +80,7 @@ def merge_states(
         out = _arrays.empty(like, (tokens, heads, dim), dtype, "out")
     if lse is None:
         lse = _arrays.empty(like, (tokens, heads), "f32", "lse")
-    _core.merge(kernel, outs, lses, out, lse, _arrays.stream_of(stream, like))
+    _core.merge(kernel, outs, lses, out, lse, stream)
     return out, lse
 
 
@@ -167,7 +167,7 @@ def append(
     if host and len(host) != 4:
         raise refused("host_indices", f"must be the four index arrays, given {len(host)}")
     scale, theta = (0.0, 0.0) if rope is None else (float(rope.scale), float(rope.theta))
-    _core.append(kernel, tensors, host, scale, theta, _arrays.stream_of(stream, key))
+    _core.append(kernel, tensors, host, scale, theta, stream)
     return q_out
 
 
@@ -202,4 +202,4 @@ def page_copy(
             "layout": {"kv": "paged", "page_size": shape[1]},
         }
     )
-    _core.page_copy(kernel, pairs, k_cache, v_cache, host_pairs, _arrays.stream_of(stream, k_cache))
+    _core.page_copy(kernel, pairs, k_cache, v_cache, host_pairs, stream)

@@ -6,25 +6,11 @@
 #include <cstring>
 #include <string>
 
+#include "python/core/exchange.h"
 #include "python/core/refusal.h"
 
 namespace attnloom::python {
 namespace {
-
-// The DLPack ABI, written out: its layout is fixed within a major version, and a header would be a
-// dependency.
-struct DlTensor {
-  void* data;
-  std::int32_t device_type;
-  std::int32_t device_id;
-  std::int32_t rank;
-  std::uint8_t type_code;
-  std::uint8_t type_bits;
-  std::uint16_t type_lanes;
-  std::int64_t* shape;
-  std::int64_t* strides;
-  std::uint64_t byte_offset;
-};
 
 struct DlVersioned {  // "dltensor_versioned"; "dltensor" begins with the tensor itself
   std::uint32_t major;
@@ -35,7 +21,6 @@ struct DlVersioned {  // "dltensor_versioned"; "dltensor" begins with the tensor
   DlTensor tensor;
 };
 
-constexpr std::uint32_t kMajor = 1;
 constexpr std::uint64_t kReadOnly = 1;
 constexpr int kExternal = 12;  // how the library takes an address that it must not judge
 
@@ -55,7 +40,7 @@ std::string class_name(nb::handle object) {
 struct Protocol {
   nb::str device_call = nb::str("__dlpack_device__");
   nb::str call = nb::str("__dlpack__");
-  nb::tuple version = nb::make_tuple(kMajor, 0);
+  nb::tuple version = nb::make_tuple(kDlpackMajor, 0);
   nb::int_ no_synchronise = nb::int_(-1);
   nb::tuple names = nb::make_tuple("max_version", "stream");
   nb::tuple version_name = nb::make_tuple("max_version");
@@ -110,7 +95,7 @@ const DlTensor& tensor_of(const nb::object& capsule, const std::string& name, bo
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
     const auto* given =
         static_cast<const DlVersioned*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
-    if (given->major != kMajor)
+    if (given->major != kDlpackMajor)
       refuse_tensor(name, "DLPack version must be 1.x, given " + std::to_string(given->major) +
                               "." + std::to_string(given->minor));
     *read_only = (given->flags & kReadOnly) != 0;
@@ -162,22 +147,53 @@ const char* dtype_name(alm_dtype dtype) {
   return row_of(dtype).name;
 }
 
-Borrowed borrow(nb::handle object, const char* name) {
-  Borrowed made;
-  if (object.is_none()) return made;
-  read_device(object, name, &made);
-  made.capsule = make_capsule(object, made, name);
-  DlTensor given = tensor_of(made.capsule, name, &made.read_only);
-  if (given.device_type != made.device_type)
-    refuse_tensor(name, "__dlpack_device__ says device type " + std::to_string(made.device_type) +
-                            ", its capsule " + std::to_string(given.device_type));
-  if (made.on_host()) given.device_type = kExternal;
+namespace {
+
+// Null data of the host, or of a device, is the library's to judge.
+void take(DlTensor given, const char* name, Borrowed* made) {
+  made->device_type = given.device_type;
+  made->device_id = given.device_id;
+  if (made->on_host()) given.device_type = kExternal;
   try {
-    made.tensor = tensor_from_dlpack(&given);
+    made->tensor = tensor_from_dlpack(&given);
   } catch (const Error& error) {
     const std::string field = error.path().substr(std::strlen("dl_tensor"));
     refuse_tensor(name + field, error.cause(), error.remedy());
   }
+}
+
+// What __dlpack__ would refuse is left to it, for its own words.
+bool needs_gradients(nb::handle object) {
+  static const nb::str* const attribute = new nb::str("requires_grad");
+  const nb::object value = nb::steal(PyObject_GetAttr(object.ptr(), attribute->ptr()));
+  if (value.is_valid()) return value.ptr() != Py_False;
+  PyErr_Clear();
+  return false;
+}
+
+}  // namespace
+
+Borrowed borrow(nb::handle object, const char* name) {
+  Borrowed made;
+  if (object.is_none()) return made;
+  const ExchangeApi* const api = exchange_of(object);
+  DlTensor view = {};
+  if (api && !needs_gradients(object)) {
+    if (api->view(object.ptr(), &view) == 0) {
+      made.api = api;
+      made.capsule = nb::borrow(object);
+      take(view, name, &made);
+      return made;
+    }
+    PyErr_Clear();
+  }
+  read_device(object, name, &made);
+  made.capsule = make_capsule(object, made, name);
+  const DlTensor& given = tensor_of(made.capsule, name, &made.read_only);
+  if (given.device_type != made.device_type)
+    refuse_tensor(name, "__dlpack_device__ says device type " + std::to_string(made.device_type) +
+                            ", its capsule " + std::to_string(given.device_type));
+  take(given, name, &made);
   return made;
 }
 

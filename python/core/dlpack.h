@@ -3,8 +3,8 @@
 // nothing is copied and no framework is imported.
 //
 // A Borrowed or an Indices lives for one call. It holds the exporter's capsule, which keeps the
-// memory, and gives it back unused, so that its own destructor frees it. Made and destroyed under
-// the GIL.
+// memory, and gives it back unused, so that its own destructor frees it; or, where the exporter has
+// a C function table (exchange.h), the exporter. Made and destroyed under the GIL.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -26,8 +26,11 @@ enum DeviceType : int {
   kCudaManaged = 13,
 };
 
+struct ExchangeApi;
+
 struct Borrowed {
-  nb::object capsule;
+  nb::object capsule;                // or the exporter itself, where no capsule was needed
+  const ExchangeApi* api = nullptr;  // of such an exporter
   alm_tensor tensor = {};
   int device_type = 0;
   int device_id = 0;

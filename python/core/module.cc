@@ -47,6 +47,10 @@ void bind_context(nb::module_& module) {
           "statistics", [](ContextObject& self) { return self.context().statistics(); },
           nb::call_guard<nb::gil_scoped_release>())
       .def(
+          "freeze",
+          [](ContextObject& self, int how) { self.context().freeze(static_cast<alm_freeze>(how)); },
+          nb::arg("how"), nb::call_guard<nb::gil_scoped_release>())
+      .def(
           "synchronize",
           [](ContextObject& self, std::uintptr_t stream) {
             self.context().synchronize(reinterpret_cast<void*>(stream));
@@ -66,24 +70,33 @@ void bind_kernel(nb::module_& module) {
           nb::call_guard<nb::gil_scoped_release>());
 }
 
+void bind_pending(nb::module_& module) {
+  nb::class_<PendingObject>(module, "Pending")
+      .def(nb::init<std::shared_ptr<KernelObject>, bool>(), nb::arg("kernel"), nb::arg("prewarm"),
+           nb::call_guard<nb::gil_scoped_release>())
+      .def("wait", &PendingObject::wait, nb::arg("timeout_ms"),
+           nb::call_guard<nb::gil_scoped_release>())
+      .def("cancel", &PendingObject::cancel, nb::call_guard<nb::gil_scoped_release>());
+}
+
 void bind_plan(nb::module_& module) {
   nb::class_<PlanObject>(module, "Plan")
       .def(nb::init<std::shared_ptr<KernelObject>, const nb::dict&>(), nb::arg("kernel"),
            nb::arg("limits"))
       .def("check", &PlanObject::check, nb::arg("workload"), nb::arg("stream"))
       .def("update", &PlanObject::update, nb::arg("workload"), nb::arg("stream"))
-      .def("run", &PlanObject::run, nb::arg("tensors"), nb::arg("params"), nb::arg("stream"))
+      .def("run", &PlanObject::run, nb::arg("tensors"), nb::arg("params"), nb::arg("stream").none())
       .def("describe", &PlanObject::describe);
 }
 
 // Needs no plan. Nothing that may be None is left out.
 void bind_operations(nb::module_& module) {
   module.def("merge", &merge, nb::arg("kernel"), nb::arg("outs"), nb::arg("lses"), nb::arg("out"),
-             nb::arg("lse").none(), nb::arg("stream"));
+             nb::arg("lse").none(), nb::arg("stream").none());
   module.def("append", &append, nb::arg("kernel"), nb::arg("tensors"), nb::arg("host"),
-             nb::arg("rope_scale"), nb::arg("rope_theta"), nb::arg("stream"));
+             nb::arg("rope_scale"), nb::arg("rope_theta"), nb::arg("stream").none());
   module.def("page_copy", &page_copy, nb::arg("kernel"), nb::arg("pairs"), nb::arg("k_cache"),
-             nb::arg("v_cache"), nb::arg("host_pairs").none(), nb::arg("stream"));
+             nb::arg("v_cache"), nb::arg("host_pairs").none(), nb::arg("stream").none());
 }
 
 }  // namespace
@@ -96,6 +109,7 @@ NB_MODULE(_core, module) {
   register_errors();
   bind_context(module);
   bind_kernel(module);
+  bind_pending(module);
   bind_plan(module);
   bind_operations(module);
   bind_block_sparse(module);

@@ -92,6 +92,19 @@ bool ContextObject::is_simulated() {
 KernelObject::KernelObject(std::shared_ptr<ContextObject> context, const std::string& spec_json)
     : context_(std::move(context)), kernel_(context_->context(), spec_json) {}
 
+PendingObject::PendingObject(std::shared_ptr<KernelObject> kernel, bool prewarm)
+    : kernel_(std::move(kernel)), pending_([&] {
+        alm_prepare_options options = zeroed<alm_prepare_options>();
+        options.priority = prewarm ? ALM_PRIORITY_PREWARM : ALM_PRIORITY_REQUEST;
+        return kernel_->kernel().prepare_async(options);
+      }()) {}
+
+bool PendingObject::wait(std::int64_t timeout_ms) {
+  if (timeout_ms >= 0) return pending_.wait_for(timeout_ms);
+  pending_.wait();
+  return true;
+}
+
 PlanObject::PlanObject(std::shared_ptr<KernelObject> kernel, const nb::dict& limits)
     : PlanObject(std::move(kernel), plan_limits(limits)) {}
 
@@ -124,7 +137,7 @@ void PlanObject::check(const nb::dict& given, std::uintptr_t stream) {
   plan_.check(arrays.get(), stream_of(stream));
 }
 
-void PlanObject::run(const nb::tuple& given, const nb::dict& pointers, std::uintptr_t stream) {
+void PlanObject::run(const nb::tuple& given, const nb::dict& pointers, nb::handle given_stream) {
   alm_attention tensors = zeroed<alm_attention>();
   LaunchTensors launch(kernel_->context(), "q");
   // REQUIRES: `given` in the order of kPlaces.
@@ -141,6 +154,7 @@ void PlanObject::run(const nb::tuple& given, const nb::dict& pointers, std::uint
     params[count].name = field + std::strlen("params.");
     launch.read(value, field, Use::kRead, &params[count++].tensor);
   }
+  const std::uintptr_t stream = launch.stream(given_stream, nb::object(given[0]));
   tensors.params = params.data();
   tensors.param_count = params.size();
   const nb::gil_scoped_release released;

@@ -75,6 +75,10 @@ struct States {
   alm_tensor all() const { return one_tensor ? each[0] : stacked(each, names); }
 };
 
+nb::object first_of(nb::handle states) {
+  return is_sequence(states) ? nb::object(states[0]) : nb::borrow(states);
+}
+
 struct Place {
   const char* name;
   alm_tensor alm_append::*tensor;
@@ -109,7 +113,7 @@ constexpr Mirror kMirrors[] = {
 }  // namespace
 
 void merge(KernelObject& kernel, nb::handle outs, nb::handle lses, nb::handle out, nb::handle lse,
-           std::uintptr_t stream) {
+           nb::handle stream) {
   alm_merge tensors = zeroed<alm_merge>();
   LaunchTensors launch(kernel.context(), "outs");
   States in{"outs", {}, {}};
@@ -118,16 +122,17 @@ void merge(KernelObject& kernel, nb::handle outs, nb::handle lses, nb::handle ou
   in_lse.read(lses, &launch);
   launch.read(out, "out", Use::kWritten, &tensors.o);
   launch.read(lse, "lse", Use::kWritten, &tensors.lse);
+  const std::uintptr_t address = launch.stream(stream, first_of(outs));
   const nb::gil_scoped_release released;
-  launch.launch(stream, [&] {
+  launch.launch(address, [&] {
     tensors.o_in = in.all();
     tensors.lse_in = in_lse.all();
-    kernel.kernel().merge(tensors, stream_of(stream));
+    kernel.kernel().merge(tensors, stream_of(address));
   });
 }
 
 void append(KernelObject& kernel, const nb::tuple& given, const nb::tuple& host, float rope_scale,
-            float rope_theta, std::uintptr_t stream) {
+            float rope_theta, nb::handle stream) {
   alm_append tensors = zeroed<alm_append>();
   LaunchTensors launch(kernel.context(), "key");
   // REQUIRES: `given` in the order of kAppendPlaces.
@@ -142,12 +147,13 @@ void append(KernelObject& kernel, const nb::tuple& given, const nb::tuple& host,
   }
   tensors.rope_scale = rope_scale;
   tensors.rope_theta = rope_theta;
+  const std::uintptr_t address = launch.stream(stream, nb::object(given[0]));
   const nb::gil_scoped_release released;
-  launch.launch(stream, [&] { kernel.kernel().append(tensors, stream_of(stream)); });
+  launch.launch(address, [&] { kernel.kernel().append(tensors, stream_of(address)); });
 }
 
 void page_copy(KernelObject& kernel, nb::handle pairs, nb::handle k_cache, nb::handle v_cache,
-               nb::handle host_pairs, std::uintptr_t stream) {
+               nb::handle host_pairs, nb::handle stream) {
   alm_page_copy tensors = zeroed<alm_page_copy>();
   LaunchTensors launch(kernel.context(), "pairs");
   launch.read(pairs, "pairs", Use::kRead, &tensors.pairs);
@@ -155,8 +161,9 @@ void page_copy(KernelObject& kernel, nb::handle pairs, nb::handle k_cache, nb::h
   launch.read(v_cache, "v_cache", Use::kWritten, &tensors.v_cache);
   const Indices mirror = borrow_indices(host_pairs, "host_pairs");
   tensors.host_pairs = mirror.view();
+  const std::uintptr_t address = launch.stream(stream, pairs);
   const nb::gil_scoped_release released;
-  launch.launch(stream, [&] { kernel.kernel().page_copy(tensors, stream_of(stream)); });
+  launch.launch(address, [&] { kernel.kernel().page_copy(tensors, stream_of(address)); });
 }
 
 }  // namespace attnloom::python

@@ -4,9 +4,24 @@
 #include <string>
 #include <utility>
 
+#include "python/core/exchange.h"
 #include "python/core/refusal.h"
 
 namespace attnloom::python {
+namespace {
+
+// Whether a tensor may lie on another GPU than the current one. Asked of torch once it is there.
+bool several_devices() {
+  static int count = -1;
+  if (count >= 0) return count > 1;
+  const nb::dict modules = nb::cast<nb::dict>(nb::module_::import_("sys").attr("modules"));
+  if (!modules.contains("torch")) return false;
+  const nb::object torch(modules["torch"]);
+  count = nb::cast<int>(torch.attr("cuda").attr("device_count")());
+  return count > 1;
+}
+
+}  // namespace
 
 LaunchTensors::LaunchTensors(ContextObject& context, const char* first)
     : context_(context), first_(first), simulated_(context.is_simulated()) {
@@ -47,7 +62,25 @@ void LaunchTensors::check_place(const Borrowed& borrowed, const char* name) {
   if (device_id_ >= 0 && borrowed.device_id != device_id_)
     refuse_tensor(name, "must lie on device " + std::to_string(device_id_) + " as " + first_ +
                             " does, given " + std::to_string(borrowed.device_id));
+  if (device_id_ < 0) api_ = borrowed.api;
   device_id_ = borrowed.device_id;
+}
+
+// What a table does not tell Python finds out (attnloom._arrays): streams given as objects, tensors
+// of frameworks without a table, and the current device where there are several.
+std::uintptr_t LaunchTensors::stream(nb::handle given, nb::handle first_tensor) {
+  if (simulated_ && given.is_none()) return 0;
+  if (api_ && api_->current_stream && !several_devices()) {
+    void* current = nullptr;
+    if (given.is_none() && api_->current_stream(kCuda, device_id_, &current) == 0)
+      return reinterpret_cast<std::uintptr_t>(current);
+    std::uintptr_t address = 0;
+    if (PyLong_CheckExact(given.ptr()) && nb::try_cast(given, address)) return address;
+    PyErr_Clear();
+  }
+  static const nb::object* const stream_of =
+      new nb::object(nb::module_::import_("attnloom._arrays").attr("stream_of"));
+  return nb::cast<std::uintptr_t>((*stream_of)(given, first_tensor));
 }
 
 }  // namespace attnloom::python

@@ -28,6 +28,10 @@ class LaunchTensors {
   // REQUIRES: `to` and `name` stay where they are until launch() is over.
   void read(nb::handle object, const char* name, Use use, alm_tensor* to);
 
+  // The address of the stream to launch on: that of `given`, which is an address, a stream of torch
+  // or cupy, or None: the current one of the framework that the first tensor is of.
+  std::uintptr_t stream(nb::handle given, nb::handle first_tensor);
+
   // Calls make_launch() once every `to` holds an address of the device.
   template <class MakeLaunch>
   void launch(std::uintptr_t stream, MakeLaunch&& make_launch) {
@@ -51,7 +55,8 @@ class LaunchTensors {
   ContextObject& context_;
   const char* first_;
   bool simulated_;
-  int device_id_ = -1;  // of the first tensor
+  const ExchangeApi* api_ = nullptr;  // of the first tensor
+  int device_id_ = -1;                // of the first tensor
   std::vector<Borrowed> held_;
   std::vector<Part> parts_;
 };

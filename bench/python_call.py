@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""CPU time of Attention.run() with out= and lse=, and of importing the package; needs torch built for CUDA, and no GPU.
+
+usage: PYTHONPATH=BUILD/python bench/python_call.py BUILD/tests/runtime/libattnloom_fake_cuda.so [--calls N]
+
+Everything between the caller and the driver is real: Python, the extension, the checks of the library. The driver is the
+tests' stand-in, whose launch returns at once, so what it costs itself (a lock and a count a call) is in the figures and
+what a launch costs is not. The tensors are torch's, on "cuda:0", over host memory that no kernel touches. torch cannot tell
+its current stream without a driver, so the stream is given as an address. One JSON line: microseconds a call, best of
+rounds.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+ROUNDS = 9
+HEADS, KV_HEADS, DIM, PAGE = 32, 8, 128, 16
+
+
+def on_device(torch, dtype, *shape):
+    """A tensor that says it lies on cuda:0, over host memory of its size; its memory is the second value."""
+    host = torch.zeros(shape, dtype=dtype)
+    storage = torch._C._construct_storage_from_data_pointer(host.data_ptr(), torch.device("cuda", 0), host.nbytes)
+    fields = {
+        "size": host.shape,
+        "stride": host.stride(),
+        "dtype": dtype,
+        "storage_offset": 0,
+        "device": torch.device("cuda", 0),
+        "requires_grad": False,
+        "layout": torch.strided,
+    }
+    return torch._C._construct_CUDA_Tensor_From_Storage_And_Metadata(fields, storage), host
+
+
+def best(call, calls):
+    """Microseconds of one of `calls` calls, in the best round."""
+    times = []
+    for _ in range(ROUNDS):
+        begin = time.perf_counter()
+        for _ in range(calls):
+            call()
+        times.append((time.perf_counter() - begin) / calls)
+    return round(min(times) * 1e6, 2)
+
+
+def measure(calls):
+    import attnloom
+    import torch
+
+    batch, pages = 4, 64
+    context = attnloom.Context("cuda")
+    attention = attnloom.Attention(
+        context, q_heads=HEADS, kv_heads=KV_HEADS, head_dim=DIM, dtype="bf16", layout="paged", page_size=PAGE
+    )
+    attention.plan(list(range(batch + 1)), [0, 3, 6, 9, 12], last_page_len=[1, 5, 9, 16], stream=0)
+    q, *kept = on_device(torch, torch.bfloat16, batch, HEADS, DIM)
+    (k, v), hosts = zip(*(on_device(torch, torch.bfloat16, pages, PAGE, KV_HEADS, DIM) for _ in "kv"), strict=True)
+    out, out_host = on_device(torch, torch.bfloat16, batch, HEADS, DIM)
+    lse, lse_host = on_device(torch, torch.float32, batch, HEADS)
+    indices, indices_host = on_device(torch, torch.int32, 12)
+    kept += [*hosts, out_host, lse_host, indices_host]
+    before = context.statistics()["launches"]
+    times = {
+        "run_us": best(lambda: attention.run(q, k, v, page_indices=indices, out=out, lse=lse, stream=0), calls),
+        "of_an_empty_call_us": best(lambda: None, calls),
+    }
+    if context.statistics()["launches"] - before != ROUNDS * calls:
+        sys.exit("not every run was launched")
+    plan = [[*range(65)], [*range(0, 65 * 40, 40)], [3] * 64]
+    times["plan_64_requests_us"] = best(lambda: attention.plan(plan[0], plan[1], last_page_len=plan[2], stream=0), 200)
+    return times
+
+
+def import_ms():
+    """Milliseconds that `import attnloom` and the first use of its extension add to a start of Python."""
+    code = "import time; begin = time.perf_counter(); import attnloom; attnloom.Attention; print(time.perf_counter() - begin)"
+    runs = [subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True) for _ in range(7)]
+    return round(min(float(run.stdout) for run in runs) * 1e3, 1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("driver", type=pathlib.Path)
+    parser.add_argument("--calls", type=int, default=20000)
+    options = parser.parse_args()
+    folder = os.environ.get("ATTNLOOM_FAKE_DRIVER")
+    if folder is None:  # the loader reads its path at the start of a process
+        with tempfile.TemporaryDirectory() as made:
+            (pathlib.Path(made) / "libcuda.so.1").symlink_to(options.driver.resolve())
+            path = ":".join([made, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
+            environment = {**os.environ, "LD_LIBRARY_PATH": path, "ATTNLOOM_FAKE_DRIVER": made}
+            sys.exit(subprocess.run([sys.executable, *sys.argv], env=environment, check=False).returncode)
+    print(json.dumps({**measure(options.calls), "import_ms": import_ms()}))
+
+
+if __name__ == "__main__":
+    main()
