@@ -129,7 +129,11 @@ class Attention:
         }
         self._context = context
         self._kernel = _core.Kernel(context._core, text)
-        self._spec: dict[str, Any] = json.loads(self._kernel.describe())["spec"]
+        # Describing the kernels would render them, 2 ms; the library has checked these.
+        self._dim_vo: int = spec["head_dim"]["vo"]
+        self._dtype = dtype
+        mask = spec.get("variant", {}).get("mask", {})
+        self._window_at_run_time = mask.get("window_left") == "runtime"
         self._plan: _core.Plan | None = None
         self._bounds = (0, 0)
         self._tokens = 0
@@ -282,8 +286,7 @@ class Attention:
             # A replay of a captured run may have more tokens than this plan.
             tokens = q.shape[0] if self._limits["graph"] else self._tokens
             if out is None:
-                dim, dtype = self._spec["head_dim"]["vo"], self._spec["dtype"]["o"]
-                out = _arrays.empty(q, (tokens, self._q_heads, dim), dtype, "out")
+                out = _arrays.empty(q, (tokens, self._q_heads, self._dim_vo), self._dtype, "out")
             if lse is None and return_lse:
                 lse = _arrays.empty(q, (tokens, self._q_heads), "f32", "lse")
         # In the order of the extension's table.
@@ -298,10 +301,9 @@ class Attention:
 
     def _window(self, given: int | None) -> int:
         """A window that no kernel would read is refused, as is the lack of one that is read."""
-        at_run_time = self._spec["variant"].get("mask", {}).get("window_left") == "runtime"
-        if given is None and at_run_time:
+        if given is None and self._window_at_run_time:
             raise refused("window_left", 'is needed: the variant says "runtime"', "-1 is no window")
-        if given is not None and not at_run_time:
+        if given is not None and not self._window_at_run_time:
             raise refused("window_left", f'is read only where the variant\'s mask says "runtime", given {given!r}')
         return _integer("window_left", -1 if given is None else given, -1)
 

@@ -123,6 +123,13 @@ PlanObject::PlanObject(std::shared_ptr<KernelObject> kernel, const alm_plan_limi
              sizes.staging_bytes);
 }
 
+// Freeing the workspace waits for the device, and threads of Python need not.
+PlanObject::~PlanObject() {
+  const nb::gil_scoped_release released;
+  workspace_.reset();
+  staging_.reset();
+}
+
 void PlanObject::update(const nb::dict& given, std::uintptr_t stream) {
   const WorkloadArrays arrays(given);
   const nb::gil_scoped_release released;

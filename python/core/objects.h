@@ -76,6 +76,7 @@ class PlanObject {
  public:
   // REQUIRES: every field of alm_plan_limits that Attention knows.
   PlanObject(std::shared_ptr<KernelObject> kernel, const nb::dict& limits);
+  ~PlanObject();
 
   void update(const nb::dict& workload, std::uintptr_t stream);
   void check(const nb::dict& workload, std::uintptr_t stream);
