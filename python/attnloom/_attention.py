@@ -221,7 +221,7 @@ class Attention:
         """Raises PlanError (PLAN_STALE) where planning these arguments of plan() now would give another plan than the last
         plan() did, or where the plan's memory holds another: a replay would compute with old lengths. For debugging; waits
         for the stream. Source: alm_plan_check in attnloom.h."""
-        defaults: dict[str, Any] = Attention.plan.__kwdefaults__
+        defaults: dict[str, Any] = Attention.plan.__kwdefaults__ or {}
         known = {name: value for name, value in defaults.items() if name != "stream"}
         for name in arguments:
             if name not in known:
