@@ -257,6 +257,8 @@ def test_a_new_wrapper_compiles_and_loads_nothing(kit):
         ({"block_tables": np.zeros((4, 2), np.int32)}, "block_tables"),
         ({"q_data_type": "float8_e4m3fn"}, "q_data_type"),
         ({"kv_data_type": "uint8"}, "kv_data_type"),
+        ({"kv_data_type": "float8_e4m3fn", "pos_encoding_mode": "ROPE_LLAMA"}, "pos_encoding_mode"),
+        ({"pos_encoding_mode": "ALIBI", "logits_soft_cap": 3.0}, "logits_soft_cap"),
     ],
 )
 def test_plan_refuses_what_has_no_effect(kit, argument, name):
