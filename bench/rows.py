@@ -49,6 +49,7 @@ class Row:
     variant: str = "plain"
     bar: float | None = None
     issue: str = ISSUE
+    tile: tuple[int, int] | None = None  # query and KV tile of attention_wgmma; None: what the library chooses
 
     @property
     def unit(self) -> str:
@@ -133,6 +134,16 @@ def planner_rows():
         yield Row(f"cascade_{prefix}_{batch}x{own}", shape, (CASCADE, DECODE_TC, BATCH_ATTENTION), bar=2.0, issue="D")
 
 
+def hopper_rows():
+    """The warpgroup kernels, chosen by tile, against FlashInfer's for the same GPUs. A bar is of the issue."""
+    bars = {(16, 1024): (1.05, 1.0), (4, 4096): (1.03, 1.02), (1, 16384): (1.02, 1.0)}
+    for (batch, length), (causal, full) in bars.items():
+        name = f"hopper_d128_{batch}x{length}"
+        yield Row(f"{name}_causal", prefill(batch, length), (FA3, "cuDNN"), bar=causal, issue="F", tile=(128, 128))
+        whole = prefill(batch, length, causal=False)
+        yield Row(f"{name}_full", whole, (FA3, "cuDNN"), bar=full, issue="F", tile=(128, 128))
+
+
 def cache_rows():
     """An 8-bit cache moves half the bytes; the bar is how fast it moves them beside the 16-bit one."""
     for dtype, bar in (("e4m3", 0.85), ("e5m2", None)):
@@ -178,7 +189,7 @@ def variant_rows():
     )
 
 
-KINDS = (prefill_rows, decode_rows, planner_rows, cache_rows, ceiling_rows, variant_rows, peer_variant_rows)
+KINDS = (prefill_rows, decode_rows, planner_rows, hopper_rows, cache_rows, ceiling_rows, variant_rows, peer_variant_rows)
 ROWS = {row.id: row for kind in KINDS for row in kind()}
 
 
@@ -223,8 +234,12 @@ def spec(shape, variant_name):
 def contender_spec(row, contender):
     """The spec that a contender of a row opens."""
     shape, variant = opened_by(row, contender)
-    tile = {"q": 16, "kv": 128 if shape.kv_dtype != "bf16" else 64}
-    return spec(shape, variant) | ({"tile": tile} if contender == OURS_MMA else {})
+    opened = spec(shape, variant)
+    if contender == OURS_MMA:
+        return opened | {"tile": {"q": 16, "kv": 128 if shape.kv_dtype != "bf16" else 64}}
+    if row.tile:
+        return opened | {"tile": {"q": row.tile[0], "kv": row.tile[1], "family": "attention_wgmma"}}
+    return opened
 
 
 def specs(rows):
@@ -238,6 +253,7 @@ def specs(rows):
             cache = "" if shape.kv_dtype == "bf16" else f"_{shape.kv_dtype}"
             group = shape.q_heads // shape.kv_heads
             tile = "_q16" if contender == OURS_MMA else ""
+            tile += f"_wgmma{row.tile[0]}x{row.tile[1]}" if row.tile else ""
             name = f"{variant}_{place}_d{shape.head_dim}_g{group}_{mask}{cache}{tile}.json"
             found[name] = contender_spec(row, contender)
     return found

@@ -66,7 +66,7 @@ class Attnloom:
         )
         self.cache = self.layers.cache
 
-    def plan(self, requests: list[int], counts: list[int], rows: int) -> dict:
+    def plan(self, requests: list[int], counts: list[int], rows: int | None) -> dict:
         self.layers.extend(requests, counts, rows=rows)
         return {"position_ids": self.layers.position_ids, **self.layers.inputs()}
 
@@ -150,7 +150,8 @@ class Engine:
         if replayed:
             tokens += [0] * (min(1 << (len(tokens) - 1).bit_length(), self.options.max_tokens) - len(tokens))
         begin = time.perf_counter()
-        inputs = self.attention.plan([request.held for request in requests], counts, len(tokens))
+        rows = len(tokens) if replayed else None
+        inputs = self.attention.plan([request.held for request in requests], counts, rows)
         self.plan_seconds += time.perf_counter() - begin
         given = torch.tensor(tokens).to(self.device)
         made = (self.replay(given, inputs) if replayed else self.forward(given, last, inputs)).tolist()

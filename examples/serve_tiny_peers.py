@@ -25,7 +25,7 @@ class Indexed:
         self.mask = torch.zeros(1, 1, 1, 1, device=device)  # of 4 dimensions: handed down as it is, and not read
         AttentionInterface.register(self.implementation, self.forward)
 
-    def plan(self, requests: list[int], counts: list[int], rows: int) -> dict:
+    def plan(self, requests: list[int], counts: list[int], rows: int | None) -> dict:
         step = self.step = self.cache.extend(requests, counts)
         entries = step.page_indptr[step.batch_indices] + step.positions // self.cache.page_size
         self.pages = step.device_page_indices[entries].long()
@@ -42,7 +42,7 @@ class Indexed:
 class Sdpa(Indexed):
     """Keys and values are gathered; steps of one token a request are one padded call, other requests a call each."""
 
-    def plan(self, requests: list[int], counts: list[int], rows: int) -> dict:
+    def plan(self, requests: list[int], counts: list[int], rows: int | None) -> dict:
         inputs = super().plan(requests, counts, rows)
         tables = [self.cache.pages_of(request) for request in requests]
         longest = max(map(len, tables))
@@ -74,7 +74,7 @@ class FlashInfer(Indexed):
         workspace = torch.empty(128 << 20, dtype=torch.uint8, device=device)
         self.wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace, "NHD")
 
-    def plan(self, requests: list[int], counts: list[int], rows: int) -> dict:
+    def plan(self, requests: list[int], counts: list[int], rows: int | None) -> dict:
         inputs, step = super().plan(requests, counts, rows), self.step
         self.wrapper.plan(
             step.qo_indptr,

@@ -206,14 +206,23 @@ LOOM_DEVICE void merge_tile(const PlanHeader& plan, const OutputRows<Config, Var
   }
 }
 
+// The threads that finish an item together: here all of the CTA.
+template <class Config>
+struct WholeCta {
+  static constexpr int kThreads = Config::kThreads;
+  LOOM_DEVICE static int thread() { return static_cast<int>(threadIdx.x); }
+  LOOM_DEVICE static int warp() { return warp_index(); }
+  LOOM_DEVICE static void sync() { __syncthreads(); }
+};
+
 // Announces this item's partial state to its output tile, or that of a shared prefix to those of
 // all its members; the last arriver at a tile writes it: all threads together, or of members a warp
 // each (one member after the other took 4 us each, 32 of them in one CTA). `tile_rows`: of the
 // item's class. One copy of it serves all classes of a kernel: it is not on the hot path and a
 // sixth of a class's code.
-// REQUIRES: every thread of the CTA calls it after its partial stores; nobody uses the shared
+// REQUIRES: every thread of the crew calls it after its partial stores; nobody uses the shared
 // memory at `scratch`.
-template <class Config, class Variant>
+template <class Config, class Crew, class Variant>
 LOOM_DEVICE void merge_if_last(const PlanHeader& plan, const OutputRows<Config, Variant>& output,
                                int tile_rows, int* scratch) {
   const AttentionArgs& args = output.args;
@@ -226,18 +235,18 @@ LOOM_DEVICE void merge_if_last(const PlanHeader& plan, const OutputRows<Config, 
     return shared ? members[i].merge + work.kv_head() : work.merge();
   };
   int* counters = reinterpret_cast<int*>(args.workspace + plan.counters_offset);
-  __syncthreads();
+  Crew::sync();
 #pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < tiles; i += Config::kThreads) {
+  for (int i = Crew::thread(); i < tiles; i += Crew::kThreads) {
     fence_gpu();
     scratch[i] = counter_add(counters + merge_of(i), 1);
     fence_gpu();
   }
-  __syncthreads();
-  const int thread = shared ? lane_index() : static_cast<int>(threadIdx.x);
-  const int threads = shared ? 32 : Config::kThreads;
+  Crew::sync();
+  const int thread = shared ? lane_index() : Crew::thread();
+  const int threads = shared ? 32 : Crew::kThreads;
 #pragma unroll 1
-  for (int i = shared ? warp_index() : 0; i < tiles; i += Config::kThreads / 32) {
+  for (int i = shared ? Crew::warp() : 0; i < tiles; i += Crew::kThreads / 32) {
     const MergeTile tile = plan_table<MergeTile>(args, plan.merges_offset)[merge_of(i)];
     if (scratch[i] != tile.count - 1) continue;
     const RequestRow& request =

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "loom/columns.cuh"
+#include "loom/work.cuh"
 
 namespace loom {
 

@@ -157,6 +157,22 @@ struct AttentionArgs {
   const float* v_scale;
 };
 
+// A tensor map in the device's own encoding, as a kernel takes it.
+struct alignas(64) MapBytes {
+  unsigned char bytes[128];
+};
+
+// What a launch of attention_wgmma is given. A map's dimensions are, of queries [column, head of
+// the group, KV head, token], of keys and values [column, token, KV head, page]: a ragged tensor is
+// one page, the pages of padded keys are the requests' slots.
+struct MappedAttentionArgs {
+  AttentionArgs attention;
+  MapBytes q;
+  MapBytes k;
+  MapBytes v;
+};
+static_assert(sizeof(MappedAttentionArgs) == 640, "the maps begin at multiples of 64 bytes");
+
 // What a launch of the merge kernel is given: `states` states of every (token, head) row become
 // one.
 struct MergeArgs {

@@ -45,8 +45,9 @@ LOOM_DEVICE void walk_queue(const AttentionArgs& args, RunItem&& run_item) {
     const RequestRow& request = kept.request;
     const int rows = run_item(plan, variant, work, request, kept, shared);
     if (work.is_alone()) continue;
-    merge_if_last<Config>(plan, OutputRows<Config, Variant>{args, variant, request, work}, rows,
-                          reinterpret_cast<int*>(shared));
+    merge_if_last<Config, WholeCta<Config>>(
+        plan, OutputRows<Config, Variant>{args, variant, request, work}, rows,
+        reinterpret_cast<int*>(shared));
   }
 }
 

@@ -41,6 +41,47 @@ struct SoftmaxState {
   LOOM_DEVICE void fold(float (&logits)[blocks][logit_fragments][4],
                         float (&values)[blocks][value_fragments][4], float factor) {
     float highest[blocks][2];
+    if (__any_sync(~0u, find_highest(highest, logits, factor))) rescale(highest, values);
+    weigh(logits, factor);
+  }
+
+  // fold() in two halves, for values that a product still adds to: m and l follow, and what the
+  // values are to shrink by is left in `highest`. Whether they are to, the same for a whole warp.
+  template <int logit_fragments>
+  LOOM_DEVICE bool fold_logits(float (&highest)[blocks][2],
+                               float (&logits)[blocks][logit_fragments][4], float factor) {
+    const bool shrinks = __any_sync(~0u, find_highest(highest, logits, factor));
+    if (shrinks) {
+#pragma unroll
+      for (int b = 0; b < blocks; ++b) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) highest[b][r] = follow(b, r, highest[b][r]);
+      }
+    }
+    weigh(logits, factor);
+    return shrinks;
+  }
+  template <int value_fragments>
+  LOOM_DEVICE static void shrink_values(const float (&by)[blocks][2],
+                                        float (&values)[blocks][value_fragments][4]) {
+#pragma unroll
+    for (int b = 0; b < blocks; ++b) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+#pragma unroll
+        for (int j = 0; j < value_fragments; ++j) {
+          values[b][j][2 * r] *= by[b][r];
+          values[b][j][2 * r + 1] *= by[b][r];
+        }
+      }
+    }
+  }
+
+  // The maximum of each row so far, and whether one has grown enough to follow.
+  template <int logit_fragments>
+  LOOM_DEVICE bool find_highest(float (&highest)[blocks][2],
+                                const float (&logits)[blocks][logit_fragments][4],
+                                float factor) const {
     bool grew = false;
 #pragma unroll
     for (int b = 0; b < blocks; ++b) {
@@ -54,7 +95,11 @@ struct SoftmaxState {
         grew = grew || highest[b][r] > m[b][r] + kSlack;
       }
     }
-    if (__any_sync(~0u, grew)) rescale(highest, values);
+    return grew;
+  }
+
+  template <int logit_fragments>
+  LOOM_DEVICE void weigh(float (&logits)[blocks][logit_fragments][4], float factor) {
 #pragma unroll
     for (int b = 0; b < blocks; ++b) {
 #pragma unroll
@@ -74,23 +119,24 @@ struct SoftmaxState {
     }
   }
 
+  // m of a row goes to `highest` and l with it; returns what its values shrink by.
+  LOOM_DEVICE float follow(int b, int r, float highest) {
+    const float shrink = exp2(m[b][r] - softmax_reference(highest));
+    m[b][r] = highest;
+    l[b][r] *= shrink;
+    return shrink;
+  }
+
   template <int value_fragments>
   LOOM_DEVICE void rescale(const float (&highest)[blocks][2],
                            float (&values)[blocks][value_fragments][4]) {
+    float by[blocks][2];
 #pragma unroll
     for (int b = 0; b < blocks; ++b) {
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const float shrink = exp2(m[b][r] - softmax_reference(highest[b][r]));
-        m[b][r] = highest[b][r];
-        l[b][r] *= shrink;
-#pragma unroll
-        for (int j = 0; j < value_fragments; ++j) {
-          values[b][j][2 * r] *= shrink;
-          values[b][j][2 * r + 1] *= shrink;
-        }
-      }
+      for (int r = 0; r < 2; ++r) by[b][r] = follow(b, r, highest[b][r]);
     }
+    shrink_values(by, values);
   }
 
   LOOM_DEVICE void finish() {

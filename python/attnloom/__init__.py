@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from attnloom._attention import Attention
     from attnloom._block_sparse import BlockSparse
-    from attnloom._context import Context, version
+    from attnloom._context import Context, Prewarm, version
     from attnloom._errors import (
         ArgumentError,
         CacheError,
@@ -39,6 +39,7 @@ _HOMES = {
     "CacheStep": "_paged_cache",
     "Context": "_context",
     "PagedCache": "_paged_cache",
+    "Prewarm": "_context",
     "Rope": "_operations",
     "Variant": "_variant",
     "append": "_operations",
@@ -62,6 +63,7 @@ __all__ = [
     "InternalError",
     "PagedCache",
     "PlanError",
+    "Prewarm",
     "Rope",
     "SpecError",
     "TensorError",

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention: a spec opened on a context, planned once a step and run once a layer."""
 
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -65,7 +64,7 @@ class Attention:
     shared_prefixes: look for prefixes that requests share, and keep memory for them.
 
     Threads: one at a time; calls from several take turns, but a plan() between another's plan() and run() counts for both.
-    Raises SpecError and ArgumentError; compiles nothing yet. Source: alm_kernel_open, alm_plan_create in attnloom.h.
+    Raises SpecError and ArgumentError; compiles nothing yet, but with graph=True. Source: alm_kernel_open, alm_plan_create in attnloom.h.
     """
 
     def __init__(
@@ -129,7 +128,11 @@ class Attention:
         }
         self._context = context
         self._kernel = _core.Kernel(context._core, text)
-        self._spec: dict[str, Any] = json.loads(self._kernel.describe())["spec"]
+        # Describing the kernels would render them, 2 ms; the library has checked these.
+        self._dim_vo: int = spec["head_dim"]["vo"]
+        self._dtype = dtype
+        mask = spec.get("variant", {}).get("mask", {})
+        self._window_at_run_time = mask.get("window_left") == "runtime"
         self._plan: _core.Plan | None = None
         self._bounds = (0, 0)
         self._tokens = 0
@@ -137,8 +140,14 @@ class Attention:
             self._room_for(0, 0)
 
     def prepare(self) -> None:
-        """Compiles or finds, and loads, every kernel that a plan may choose. Raises CompileError, CacheError, DeviceError."""
+        """Compiles or finds, and loads, every kernel that a plan may choose. Raises CompileError, CacheError, DeviceError.
+        Context.prewarm() compiles those of several specs at a time, and behind the caller's back."""
         self._kernel.prepare()
+
+    @property
+    def core_kernel(self) -> _core.Kernel:
+        """For the package's own functions."""
+        return self._kernel
 
     def describe(self) -> dict[str, Any]:
         """The spec with its defaults, and the kernels: family, tiles, registers, where each came from."""
@@ -184,7 +193,8 @@ class Attention:
         params: the variant's scalar params.
         stream: as of run(), on which run() must be then; default: torch's current one where torch uses a GPU.
 
-        Not while the stream is being captured (CAPTURE_ACTIVE). Raises WorkloadError, PlanError (PLAN_BOUND past max_batch or max_qo_tokens), and what prepare() raises.
+        Not while the stream is being captured (CAPTURE_ACTIVE). Raises WorkloadError, PlanError (PLAN_BOUND past max_batch or
+        max_qo_tokens; PLAN_MISMATCH and PLAN_BOUND for what a captured run could not serve), and what prepare() raises.
         Source: alm_plan_update in attnloom.h.
         """
         workload = self._workload(
@@ -211,8 +221,8 @@ class Attention:
         """Raises PlanError (PLAN_STALE) where planning these arguments of plan() now would give another plan than the last
         plan() did, or where the plan's memory holds another: a replay would compute with old lengths. For debugging; waits
         for the stream. Source: alm_plan_check in attnloom.h."""
-        defaults = inspect.signature(Attention.plan).parameters
-        known = {name: defaults[name].default for name in defaults if name not in ("self", "stream")}
+        defaults: dict[str, Any] = Attention.plan.__kwdefaults__
+        known = {name: value for name, value in defaults.items() if name != "stream"}
         for name in arguments:
             if name not in known:
                 raise refused(name, "is no argument of plan()")
@@ -276,8 +286,7 @@ class Attention:
             # A replay of a captured run may have more tokens than this plan.
             tokens = q.shape[0] if self._limits["graph"] else self._tokens
             if out is None:
-                dim, dtype = self._spec["head_dim"]["vo"], self._spec["dtype"]["o"]
-                out = _arrays.empty(q, (tokens, self._q_heads, dim), dtype, "out")
+                out = _arrays.empty(q, (tokens, self._q_heads, self._dim_vo), self._dtype, "out")
             if lse is None and return_lse:
                 lse = _arrays.empty(q, (tokens, self._q_heads), "f32", "lse")
         # In the order of the extension's table.
@@ -292,10 +301,9 @@ class Attention:
 
     def _window(self, given: int | None) -> int:
         """A window that no kernel would read is refused, as is the lack of one that is read."""
-        at_run_time = self._spec["variant"].get("mask", {}).get("window_left") == "runtime"
-        if given is None and at_run_time:
+        if given is None and self._window_at_run_time:
             raise refused("window_left", 'is needed: the variant says "runtime"', "-1 is no window")
-        if given is not None and not at_run_time:
+        if given is not None and not self._window_at_run_time:
             raise refused("window_left", f'is read only where the variant\'s mask says "runtime", given {given!r}')
         return _integer("window_left", -1 if given is None else given, -1)
 

@@ -5,19 +5,25 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from attnloom import _core
 from attnloom._errors import refused
 
+if TYPE_CHECKING:
+    from attnloom._attention import Attention
+
 Device = Literal["auto", "cuda", "simulator", "none"]
 Jit = Literal["allow", "never", "warn"]
+Freeze = Literal["none", "warn", "fail"]
 PathLike = str | os.PathLike[str]
 
-# The numbers of alm_device and alm_jit.
+# The numbers of alm_device, alm_jit and alm_freeze.
 _DEVICES = {"auto": 0, "cuda": 1, "simulator": 2, "none": 3}
 _JIT = {"allow": 0, "never": 1, "warn": 2}
+_FREEZE = {"none": 0, "warn": 1, "fail": 2}
 _KEPT_KERNELS = 256  # opened specs of a context that need no plan
 
 _defaults: dict[str, "Context"] = {}
@@ -52,6 +58,28 @@ def _text(field: str, value: PathLike | None) -> str:
     if not isinstance(text, str) or not text or "\0" in text or not text.isprintable():
         raise refused(field, f"must be printable text, given {value!r}", "leave it out for the default")
     return text
+
+
+class Prewarm:
+    """Kernels on their way, of Context.prewarm(). What is not over when it ends is cancelled. Any number of threads."""
+
+    def __init__(self, pending: list[_core.Pending]) -> None:
+        self._pending = pending
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Whether every kernel is there after at most `timeout` seconds (default: no limit). Raises the error of the first
+        that cannot be made: CompileError, CacheError."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for pending in self._pending:
+            left_ms = -1 if deadline is None else max(0, int((deadline - time.monotonic()) * 1000))
+            if not pending.wait(left_ms):
+                return False
+        return True
+
+    def cancel(self) -> None:
+        """Stops what nobody else waits for; wait() then raises CompileError (CANCELLED)."""
+        for pending in self._pending:
+            pending.cancel()
 
 
 class Context:
@@ -104,6 +132,23 @@ class Context:
                 self._kernels.clear()  # of shapes that are no longer asked for; loaded ones stay loaded
             kernel = self._kernels[text] = _core.Kernel(self._core, text)
         return kernel
+
+    def prewarm(self, wanted: Iterable["Attention | Mapping[str, Any]"]) -> "Prewarm":
+        """Has every kernel of these compiled, several at a time, that no cache holds, and returns at once.
+
+        wanted: Attention objects, or specs (docs/SPEC.md) as mappings. On a machine without a GPU a context of device "none"
+            fills the cache for the target that each names; `attnloom prewarm` and `python -m attnloom.prewarm` do so from a
+            manifest. Nothing is loaded yet: Attention.prepare(), or the first plan(), then only loads.
+
+        Compiles that a call waits for go first. Raises SpecError. Source: alm_kernel_prepare_async in attnloom.h.
+        """
+        kernels = [self.kernel(one) if isinstance(one, Mapping) else one.core_kernel for one in wanted]
+        return Prewarm([_core.Pending(kernel, True) for kernel in kernels])
+
+    def freeze(self, how: Freeze = "fail") -> None:
+        """After warm-up: from now on a compile that would begin fails (NOT_CACHED) or is logged as a warning, and counted.
+        "none" takes it back."""
+        self._core.freeze(_number("how", how, _FREEZE))
 
     @property
     def is_simulated(self) -> bool:

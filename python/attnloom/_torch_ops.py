@@ -253,15 +253,23 @@ def _without_gradient(name: str, argument: str, value: Any) -> Any:
     return value.detach()
 
 
-def _refusing_gradients(name: str, operator: Callable[[], Any]) -> Callable[..., Any]:
-    """The operator's form below autograd: a gradient that nobody computes would be a wrong number, so it is refused where
-    it would begin and not in backward()."""
-    arguments = [argument.name for argument in operator()._schema.arguments]
+def _needs_gradient(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return bool(value.requires_grad)
+    return isinstance(value, (list, tuple)) and any(map(_needs_gradient, value))
+
+
+def _refusing_gradients(name: str) -> Callable[..., Any]:
+    """The operator's form for autograd: a gradient that nobody computes would be a wrong number, so it is refused where it
+    would begin and not in backward()."""
+    operator = getattr(torch.ops.attnloom, name).default
+    arguments = [argument.name for argument in operator._schema.arguments]
 
     def forward(*values: Any) -> Any:
-        detached = [_without_gradient(name, *pair) for pair in zip(arguments, values, strict=False)]
+        if any(map(_needs_gradient, values)):
+            values = tuple(_without_gradient(name, *pair) for pair in zip(arguments, values, strict=False))
         with torch._C._AutoDispatchBelowAutograd():
-            return operator()(*detached)
+            return operator(*values)
 
     return forward
 
@@ -271,7 +279,7 @@ def _define(name: str, arguments: str, returns: str, kernel: Callable[..., Any],
     for backend in ("CPU", "CUDA"):
         _library.impl(name, kernel, backend)
     torch.library.register_fake(f"attnloom::{name}", fake, lib=_library)
-    _library.impl(name, _refusing_gradients(name, lambda: getattr(torch.ops.attnloom, name).default), "Autograd")
+    _library.impl(name, _refusing_gradients(name), "Autograd")
 
 
 _VARIANT = "str variant, float? scale, int? window_left, float[] scalars, Tensor[] tensors"

@@ -21,7 +21,9 @@ class PagedLayers:
 
     config: of the model. pages: of each layer. page_size: tokens. dtype, device: of the model.
     max_batch, max_tokens: requests, and query tokens of all of them, of a step at most; needed with graph.
-    graph: steps are captured into CUDA graphs: index tensors keep their places, and a replay computes the last step.
+    graph: steps of extend(rows=) are captured into CUDA graphs: index tensors keep their places, and a replay computes the last
+        step of as many rows. Each number of rows has plans of its own, since a plan that a graph reads must fit the tensors
+        that the graph was captured with.
 
     A step: extend(...), then model(tokens[None], position_ids=layers.position_ids, **layers.inputs()), whose layers append
     their keys and values and run the plan. The model has attn_implementation="attnloom".
@@ -48,7 +50,8 @@ class PagedLayers:
         head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
         bounds = {"max_batch": max_batch, "max_qo_tokens": max_tokens}
         self._shape = {"q_heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "dtype": _DTYPES[dtype]}
-        self._shape |= {"layout": "paged", "page_size": page_size, "graph": graph, **bounds}
+        self._shape |= {"layout": "paged", "page_size": page_size, **bounds}
+        self._graph = graph
         shape = (pages, page_size, kv_heads, head_dim)
         keys, values = (
             [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.num_hidden_layers)] for _ in range(2)
@@ -60,9 +63,11 @@ class PagedLayers:
                 raise refused(missing, "is needed with graph=True: a graph keeps the places of the index tensors")
             of_a_step = {"max_batch": max_batch, "max_tokens": max_tokens, "max_indices": max_batch * pages}
         self.cache = PagedCache(keys, values, **of_a_step, context=self._context)
-        self._kinds: dict[tuple[Any, ...], tuple[Attention, int]] = {}
+        # By the rows that a graph of it has (None: of steps that nothing captures), then by the kind of layer.
+        self._kinds: dict[int | None, dict[tuple[Any, ...], tuple[Attention, int]]] = {}
         self._step: CacheStep | None = None
         self._rows = 0
+        self._captured_rows: int | None = None
         # Of 4 dimensions, which transformers hands down as they are; nothing reads it.
         self._mask = torch.zeros(1, 1, 1, 3, dtype=torch.int32)
 
@@ -79,17 +84,19 @@ class PagedLayers:
     def extend(self, requests: Sequence[int], counts: Sequence[int] | int = 1, *, rows: int | None = None) -> CacheStep:
         """PagedCache.extend, and the plan of the step for every kind of layer. Prefixes that requests share are read once.
 
-        rows: with graph=True: tokens that the model is given, those behind the step's own being unused; default: its own.
+        rows: with graph=True, of a step that a graph captures or replays: tokens that the model is given, those behind the
+            step's own being unused.
 
         Raises DeviceError (OUT_OF_MEMORY), ArgumentError, PlanError.
         """
         tokens = counts * len(requests) if isinstance(counts, int) else sum(counts)
-        most = self._shape["max_qo_tokens"] if self._shape["graph"] else tokens
+        most = self._shape["max_qo_tokens"] if self._graph else tokens
         if rows is not None and not tokens <= rows <= most:
             raise refused("rows", f"must be from {tokens} to {most}, given {rows}", "with graph=True to max_tokens")
         step = self._step = self.cache.extend(requests, counts)
         self._rows = tokens if rows is None else rows
-        for kind, (attention, _) in self._kinds.items():
+        self._captured_rows = rows if self._graph else None
+        for kind, (attention, _) in self._kinds.setdefault(self._captured_rows, {}).items():
             self._plan(attention, kind, step)
         return step
 
@@ -131,13 +138,17 @@ class PagedLayers:
         return self._step
 
     def _kind(self, kind: tuple[Any, ...], step: CacheStep) -> tuple[Attention, int]:
-        found = self._kinds.get(kind)
+        kinds, rows = self._kinds[self._captured_rows], self._captured_rows
+        found = kinds.get(kind)
         if found is None:
             _, window_left, soft_cap, sinks = kind
             text = attnloom.torch.variant_of(True, window_left is not None, soft_cap is not None, sinks, False)
-            attention = Attention(self._context, **self._shape, variant=Variant.from_json(text))
+            shape = self._shape
+            if rows is not None:
+                shape = shape | {"graph": True, "max_batch": min(shape["max_batch"], rows), "max_qo_tokens": rows}
+            attention = Attention(self._context, **shape, variant=Variant.from_json(text))
             self._plan(attention, kind, step)
-            found = self._kinds[kind] = (attention, attnloom.torch.handle(attention))
+            found = kinds[kind] = (attention, attnloom.torch.handle(attention))
         return found
 
     def _plan(self, attention: Attention, kind: tuple[Any, ...], step: CacheStep) -> None:

@@ -101,7 +101,7 @@ def _plan(slot: _Slot, batch: Batch, stream: int) -> None:
 
 
 def _is_capturing(q: torch.Tensor) -> bool:
-    return q.is_cuda and torch.cuda.is_current_stream_capturing()
+    return bool(q.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
 def planned(spec: Spec, batch: Batch, q: torch.Tensor) -> Attention:

@@ -47,6 +47,10 @@ void bind_context(nb::module_& module) {
           "statistics", [](ContextObject& self) { return self.context().statistics(); },
           nb::call_guard<nb::gil_scoped_release>())
       .def(
+          "freeze",
+          [](ContextObject& self, int how) { self.context().freeze(static_cast<alm_freeze>(how)); },
+          nb::arg("how"), nb::call_guard<nb::gil_scoped_release>())
+      .def(
           "synchronize",
           [](ContextObject& self, std::uintptr_t stream) {
             self.context().synchronize(reinterpret_cast<void*>(stream));
@@ -64,6 +68,15 @@ void bind_kernel(nb::module_& module) {
       .def(
           "describe", [](KernelObject& self) { return self.kernel().describe(); },
           nb::call_guard<nb::gil_scoped_release>());
+}
+
+void bind_pending(nb::module_& module) {
+  nb::class_<PendingObject>(module, "Pending")
+      .def(nb::init<std::shared_ptr<KernelObject>, bool>(), nb::arg("kernel"), nb::arg("prewarm"),
+           nb::call_guard<nb::gil_scoped_release>())
+      .def("wait", &PendingObject::wait, nb::arg("timeout_ms"),
+           nb::call_guard<nb::gil_scoped_release>())
+      .def("cancel", &PendingObject::cancel, nb::call_guard<nb::gil_scoped_release>());
 }
 
 void bind_plan(nb::module_& module) {
@@ -96,6 +109,7 @@ NB_MODULE(_core, module) {
   register_errors();
   bind_context(module);
   bind_kernel(module);
+  bind_pending(module);
   bind_plan(module);
   bind_operations(module);
   bind_block_sparse(module);

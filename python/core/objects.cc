@@ -92,6 +92,19 @@ bool ContextObject::is_simulated() {
 KernelObject::KernelObject(std::shared_ptr<ContextObject> context, const std::string& spec_json)
     : context_(std::move(context)), kernel_(context_->context(), spec_json) {}
 
+PendingObject::PendingObject(std::shared_ptr<KernelObject> kernel, bool prewarm)
+    : kernel_(std::move(kernel)), pending_([&] {
+        alm_prepare_options options = zeroed<alm_prepare_options>();
+        options.priority = prewarm ? ALM_PRIORITY_PREWARM : ALM_PRIORITY_REQUEST;
+        return kernel_->kernel().prepare_async(options);
+      }()) {}
+
+bool PendingObject::wait(std::int64_t timeout_ms) {
+  if (timeout_ms >= 0) return pending_.wait_for(timeout_ms);
+  pending_.wait();
+  return true;
+}
+
 PlanObject::PlanObject(std::shared_ptr<KernelObject> kernel, const nb::dict& limits)
     : PlanObject(std::move(kernel), plan_limits(limits)) {}
 
@@ -108,6 +121,13 @@ PlanObject::PlanObject(std::shared_ptr<KernelObject> kernel, const alm_plan_limi
   staging_.emplace(context, sizes.staging_bytes);
   plan_.bind(workspace_->address(), sizes.workspace_bytes, staging_->address(),
              sizes.staging_bytes);
+}
+
+// Freeing the workspace waits for the device, and threads of Python need not.
+PlanObject::~PlanObject() {
+  const nb::gil_scoped_release released;
+  workspace_.reset();
+  staging_.reset();
 }
 
 void PlanObject::update(const nb::dict& given, std::uintptr_t stream) {

@@ -58,10 +58,25 @@ class KernelObject {
   Kernel kernel_;
 };
 
+// Kernels on their way. Cancels what is not over when it ends, before what it was made from.
+class PendingObject {
+ public:
+  PendingObject(std::shared_ptr<KernelObject> kernel, bool prewarm);
+
+  // False while it is not over after `timeout_ms`; negative: no limit.
+  bool wait(std::int64_t timeout_ms);
+  void cancel() { pending_.cancel(); }
+
+ private:
+  std::shared_ptr<KernelObject> kernel_;
+  Pending pending_;
+};
+
 class PlanObject {
  public:
   // REQUIRES: every field of alm_plan_limits that Attention knows.
   PlanObject(std::shared_ptr<KernelObject> kernel, const nb::dict& limits);
+  ~PlanObject();
 
   void update(const nb::dict& workload, std::uintptr_t stream);
   void check(const nb::dict& workload, std::uintptr_t stream);

@@ -11,7 +11,9 @@
 #include "plan/invariant.h"
 #include "plan/layout.h"
 #include "plan/select.h"
+#include "runtime/mapped_launch.h"
 #include "sim/device.h"
+#include "spec/wgmma_tiles.h"
 
 namespace attnloom {
 namespace {
@@ -120,6 +122,8 @@ struct PlanObject::State {
   void add_heads(Workload& given) const;
   void make_room_in_spare();
   Status copy(const Plan& next_plan, std::uint64_t next, Stream stream);
+  Status launch(const loom::AttentionArgs& args, const AttentionTensors& tensors,
+                const LaunchShape& shape, Stream stream);
 };
 
 PlanObject::PlanObject(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -195,6 +199,17 @@ Status PlanObject::State::copy(const Plan& next_plan, std::uint64_t next, Stream
   return device->record(*copied[half], stream);
 }
 
+Status PlanObject::State::launch(const loom::AttentionArgs& args, const AttentionTensors& tensors,
+                                 const LaunchShape& shape, Stream stream) {
+  const KernelChoice& choice = kernel->choice;
+  if (choice.family != kWgmmaFamily)
+    return device->launch(*kernel->loaded, shape, std::as_bytes(std::span(&args, 1)), stream);
+  loom::MappedAttentionArgs mapped = {};
+  mapped.attention = args;
+  ATTNLOOM_CHECK(add_maps(*device, kernels->spec(), choice.classes.front(), tensors, mapped));
+  return device->launch(*kernel->loaded, shape, std::as_bytes(std::span(&mapped, 1)), stream);
+}
+
 void PlanObject::State::add_heads(Workload& given) const {
   if (given.q_heads == 0) given.q_heads = limits.q_heads;
   if (given.kv_heads == 0) given.kv_heads = limits.kv_heads;
@@ -262,8 +277,7 @@ Status PlanObject::run(AttentionTensors& tensors, Stream stream) {
   if (shape.grid == 0) return ok_status();
   if (state.kernels->engine().state().retain_if_captured(*state.kernel->built, stream))
     state.captured.add(state.kernels->spec(), state.plan.kernel, tensors);
-  ATTNLOOM_CHECK(state.device->launch(*state.kernel->loaded, shape,
-                                      std::as_bytes(std::span(&args, 1)), stream));
+  ATTNLOOM_CHECK(state.launch(args, tensors, shape, stream));
   count(state.kernels->engine().state().tallies.launches);
   return ok_status();
 }

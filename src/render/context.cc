@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "spec/shares.h"
+#include "spec/wgmma_tiles.h"
 
 namespace attnloom {
 namespace {
@@ -161,7 +162,8 @@ TemplateContext variant_context(const Spec& spec, const KernelChoice& choice) {
 TemplateContext attention_context(const Spec& spec, const KernelChoice& choice) {
   TemplateContext context = variant_context(spec, choice);
   add_kernel(
-      context, choice.family + ".cuh", "attention", "AttentionArgs",
+      context, choice.family + ".cuh", "attention",
+      choice.family == kWgmmaFamily ? "MappedAttentionArgs" : "AttentionArgs",
       choice.family + "<loom_rendered::Config, loom_rendered::TileClass, loom_rendered::Variant>");
   return context;
 }

@@ -25,7 +25,7 @@ constexpr std::string_view kSpecKeys[] = {"attnloom", "kernel",     "target", "t
 constexpr std::string_view kDTypeKeys[] = {"q", "kv", "o"};
 constexpr std::string_view kHeadDimKeys[] = {"qk", "vo"};
 constexpr std::string_view kLayoutKeys[] = {"kv", "page_size", "block"};
-constexpr std::string_view kTileKeys[] = {"q", "kv", "classes"};
+constexpr std::string_view kTileKeys[] = {"q", "kv", "family", "classes"};
 constexpr std::string_view kMaskKeys[] = {"causal", "window_left", "custom"};
 constexpr std::string_view kRopeKeys[] = {"style", "rotary_dim"};
 constexpr std::string_view kParamKeys[] = {"name", "type"};
@@ -189,10 +189,11 @@ class SpecParser {
       ATTNLOOM_CHECK(reader.require("kv"));
       ATTNLOOM_CHECK(reader.read("q", 1, kMaxInt, tile.q));
       ATTNLOOM_CHECK(reader.read("kv", 1, kMaxInt, tile.kv));
+      ATTNLOOM_CHECK(reader.read("family", tile_families(), tile.family));
       spec_.tile = tile;
       return ok_status();
     }
-    for (const char* key : {"q", "kv"}) {
+    for (const char* key : {"q", "kv", "family"}) {
       if (reader.has(key))
         return reader.refuse(reader.path(key), "stands beside \"classes\"", "give one of the two");
     }

@@ -45,6 +45,7 @@ struct AutoTile {
 struct FixedTile {
   int q = 0;   // packed query rows: (token, head in group)
   int kv = 0;  // KV tokens
+  TileFamily family = TileFamily::kMma;
   bool operator==(const FixedTile&) const = default;
 };
 struct JointTile {

@@ -16,8 +16,11 @@ Json layout_to_json(const Layout& layout) {
 }
 
 Json tile_to_json(const TileChoice& tile) {
-  if (const auto* fixed = std::get_if<FixedTile>(&tile))
-    return {{"q", fixed->q}, {"kv", fixed->kv}};
+  if (const auto* fixed = std::get_if<FixedTile>(&tile)) {
+    Json json{{"q", fixed->q}, {"kv", fixed->kv}};
+    if (fixed->family != TileFamily::kMma) json["family"] = json_name(fixed->family);
+    return json;
+  }
   if (const auto* joint = std::get_if<JointTile>(&tile)) return {{"classes", joint->classes}};
   return "auto";
 }

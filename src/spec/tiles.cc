@@ -10,6 +10,7 @@
 
 #include "spec/decode_tiles.h"
 #include "spec/tile_parts.h"
+#include "spec/wgmma_tiles.h"
 
 namespace attnloom {
 namespace {
@@ -209,6 +210,10 @@ Result<std::vector<KernelChoice>> auto_set(const Spec& spec) {
 }
 
 Result<std::vector<KernelChoice>> fixed_set(const Spec& spec, const FixedTile& fixed) {
+  if (fixed.family == TileFamily::kWgmma) {
+    ATTNLOOM_TRY(KernelChoice choice, wgmma_kernel(spec, fixed.q, fixed.kv));
+    return std::vector<KernelChoice>{std::move(choice)};
+  }
   if (fixed.q == kDecodeQueryTile) {
     ATTNLOOM_TRY(KernelChoice choice, decode_kernel(spec, fixed.kv));
     return std::vector<KernelChoice>{std::move(choice)};
@@ -270,6 +275,7 @@ Result<std::vector<KernelChoice>> kernel_set(const Spec& spec) {
 }
 
 Result<KernelChoice> step_down(const Spec& spec, const KernelChoice& choice) {
+  if (choice.family == kWgmmaFamily) return smaller_wgmma_kernel(spec, choice);
   const bool decodes = !choice.classes.empty() && choice.classes[0].q == kDecodeQueryTile;
   // A smaller KV tile of decode_simt frees no registers (it holds one row), fewer CTAs do.
   if (decodes && choice.min_ctas_per_sm > 1) {

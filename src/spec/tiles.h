@@ -31,7 +31,8 @@ struct TileClass {
 // One kernel of a set: one class, or two and more for a joint kernel that switches class per work
 // item.
 struct KernelChoice {
-  std::string family;              // "attention_mma", "decode_simt" or the kernel's own name
+  std::string family;  // "attention_mma", "decode_simt", "attention_wgmma" or the kernel's own
+                       // name
   std::vector<TileClass> classes;  // ascending q; empty but for attention
   int threads = 0;                 // per CTA
   int shared_bytes = 0;            // dynamic shared memory per CTA: the maximum over the classes

@@ -40,6 +40,10 @@ constexpr TypeRow<KvScale> kKvScales[] = {
     {KvScale::kHead, "head", "kHead", 0},
 };
 
+constexpr TypeRow<TileFamily> kTileFamilies[] = {
+    {TileFamily::kMma, "attention_mma", "", 0},
+    {TileFamily::kWgmma, "attention_wgmma", "", 0},
+};
 constexpr TypeRow<RopeStyle> kRopeStyles[] = {
     {RopeStyle::kNeox, "neox", "", 0},
     {RopeStyle::kInterleaved, "interleaved", "", 0},
@@ -105,6 +109,9 @@ std::span<const TypeRow<KvScale>> kv_scales() {
 std::span<const TypeRow<RopeStyle>> rope_styles() {
   return kRopeStyles;
 }
+std::span<const TypeRow<TileFamily>> tile_families() {
+  return kTileFamilies;
+}
 std::span<const TypeRow<ParamType>> param_types() {
   return kParamTypes;
 }
@@ -126,6 +133,9 @@ std::string_view json_name(KvScale value) {
 }
 std::string_view json_name(RopeStyle value) {
   return row_of(rope_styles(), value).json;
+}
+std::string_view json_name(TileFamily value) {
+  return row_of(tile_families(), value).json;
 }
 std::string_view json_name(ParamType value) {
   return row_of(param_types(), value).json;

@@ -17,6 +17,8 @@ enum class DType { kF16, kBf16, kE4m3, kE5m2 };
 enum class KvLayout { kRagged, kPadded, kPaged, kBsr };
 enum class KvScale { kNone, kTensor, kHead };
 enum class RopeStyle { kNeox, kInterleaved };
+// Of a literal tile: mma.sync and, for query tile 1, CUDA cores; or Hopper's warpgroup products.
+enum class TileFamily { kMma, kWgmma };
 enum class ParamType { kF32, kI32, kU32, kPtrF32, kPtrF16, kPtrBf16, kPtrI32, kPtrU8 };
 
 // One row of a table. `device` is the name in kernel_templates (empty where the device never sees
@@ -35,6 +37,7 @@ std::span<const TypeRow<DType>> dtypes();
 std::span<const TypeRow<KvLayout>> kv_layouts();
 std::span<const TypeRow<KvScale>> kv_scales();
 std::span<const TypeRow<RopeStyle>> rope_styles();
+std::span<const TypeRow<TileFamily>> tile_families();
 std::span<const TypeRow<ParamType>> param_types();
 
 std::string_view json_name(KernelKind value);
@@ -43,6 +46,7 @@ std::string_view json_name(DType value);
 std::string_view json_name(KvLayout value);
 std::string_view json_name(KvScale value);
 std::string_view json_name(RopeStyle value);
+std::string_view json_name(TileFamily value);
 std::string_view json_name(ParamType value);
 
 int bytes_of(DType value);

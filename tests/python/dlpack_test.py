@@ -187,8 +187,11 @@ class FakeTorch(types.ModuleType):
     def __init__(self):
         super().__init__("torch")
         self.cuda = types.SimpleNamespace(
-            current_device=lambda: 0, current_stream=lambda: types.SimpleNamespace(cuda_stream=7)
+            current_device=lambda: 0,
+            current_stream=lambda: types.SimpleNamespace(cuda_stream=7),
+            is_initialized=lambda: self.initialized,
         )
+        self.initialized = False
 
     def empty(self, shape, dtype, device):
         return (shape, dtype, device)
@@ -210,6 +213,18 @@ def test_torch_is_asked_where_a_torch_tensor_was_given(monkeypatch):
     with pytest.raises(attnloom.TensorError) as refused:
         _arrays.stream_of(7, on_other)
     assert refused.value.field == "q" and "cuda:0; given cuda:1" in refused.value.cause
+
+
+def test_a_plan_takes_the_stream_that_a_run_would_take(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert _arrays.plan_stream_of(None, simulated=False) == 0
+    torch = FakeTorch()
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert _arrays.plan_stream_of(None, simulated=False) == 0
+    torch.initialized = True
+    assert _arrays.plan_stream_of(None, simulated=False) == 7
+    assert _arrays.plan_stream_of(None, simulated=True) == 0
+    assert _arrays.plan_stream_of(9, simulated=False) == 9
 
 
 def test_no_framework_is_imported():

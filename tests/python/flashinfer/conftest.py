@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each test of a function runs with arrays of numpy in f16, and with torch's CPU tensors in bf16 where torch is installed;
-both on the simulated device."""
+both on the simulated device. ATTNLOOM_TEST_DEVICE=cuda: torch's on a GPU."""
 
 import importlib
 import importlib.util
+import os
 
 import numpy as np
 import pytest
+from attnloom._context import default_context
 from float64_attention import attend, attend_paged
 
 LOG2_E = np.log2(np.e)
@@ -26,18 +28,30 @@ class Kit:
         self.framework = framework
         self.dtype = "float16"
         self.tolerance = 4e-3
+        self.device = "cpu"
         self._generator = np.random.default_rng(11)
         if framework == "torch":
             self.torch = torch_or_skip()
             self.dtype, self.tolerance = self.torch.bfloat16, 2e-2
+            if os.environ.get("ATTNLOOM_TEST_DEVICE") == "cuda":
+                self.device = "cuda"
         self.workspace = self.of(np.zeros(1 << 16, np.uint8))
+
+    @property
+    def on_host(self):
+        """Whether index tensors lie where every page index is checked."""
+        return self.device == "cpu"
+
+    def statistics(self):
+        """Of the context that computes for these arrays."""
+        return default_context(self.on_host).statistics()
 
     def of(self, array):
         """A numpy array in the framework; floats in the kit's dtype, f32 as it is."""
         array = np.asarray(array)
         if self.framework == "numpy":
             return array.astype(np.float16) if array.dtype == np.float64 else array
-        tensor = self.torch.from_numpy(np.ascontiguousarray(array))
+        tensor = self.torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
         return tensor.to(self.dtype) if array.dtype in (np.float64, np.float16) else tensor
 
     def normal(self, *shape):
@@ -59,7 +73,7 @@ class Kit:
         """f64 of any float, else as it is."""
         if self.framework == "torch":
             tensor = tensor.double() if tensor.is_floating_point() else tensor
-            return tensor.numpy()
+            return tensor.cpu().numpy()
         return tensor.astype(np.float64) if tensor.dtype.kind == "f" else tensor
 
     def attend(self, q, k, v, **options):

@@ -5,7 +5,6 @@ import attnloom
 import numpy as np
 import pytest
 from attnloom import flashinfer
-from attnloom._context import default_context
 
 PAGES = np.array([3, 6, 1, 3, 0], np.int32)
 INDPTR, LAST = [0, 1, 1, 4, 5], [3, 0, 1, 4]
@@ -250,7 +249,7 @@ def test_a_new_wrapper_compiles_and_loads_nothing(kit):
         wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(kit.workspace)
         plan(kit, wrapper)
         wrapper.run(q, cache)
-        found = default_context(True).statistics()
+        found = kit.statistics()
         counts.append((found["compile_seconds"]["count"], found["loads"], found["layers"]["disk"]["hits"]))
     assert counts[0] == counts[1] and counts[0][1] > 0
 
@@ -299,6 +298,8 @@ def test_bad_batches(kit):
         ({"last_page_len": kit.i32(3, 0, 1)}, "last_page_len"),
         ({"last_page_len": kit.i32(3, 0, 5, 4)}, "last_page_len"),
     ):
+        if field == "page_indices" and not kit.on_host:
+            continue
         with pytest.raises(attnloom.WorkloadError) as refused:
             wrapper.plan(**(good | change), num_qo_heads=4, num_kv_heads=2, head_dim=64, page_size=4)
         assert refused.value.field.startswith(field), refused.value
@@ -321,6 +322,8 @@ def test_bad_tensors(kit):
         ((q, (cache[:, 0],)), ValueError, "K, V"),
         ((kit.f32(4, 4, 64), cache), ValueError, "f32"),
     ):
+        if word == "k.shape" and not kit.on_host:
+            continue  # fewer pages than the indices name, which are not seen here
         with pytest.raises(kind) as refused:
             wrapper.run(*given)
         assert word in str(refused.value)

@@ -29,7 +29,7 @@ def test_batch_attention_returns_both(kit):
     q, cache = tensors(kit)
     hnd = kit.of(np.ascontiguousarray(kit.numpy(cache).swapaxes(-3, -2)))
     for layout, given in (("NHD", cache), ("NHD", (cache[:, 0], cache[:, 1])), ("HND", hnd)):
-        wrapper = flashinfer.BatchAttention(layout, device="cpu")
+        wrapper = flashinfer.BatchAttention(layout, device=kit.device)
         plan_mixed(kit, wrapper, (6, 11), causal=True)
         out, lse = wrapper.run(q, given)
         kit.assert_agrees(out, lse, want_of(kit, q, cache, (2, 3), causal=True))
@@ -42,7 +42,7 @@ def test_batch_attention_returns_both(kit):
 
 def test_batch_attention_leaves_out_pages_behind_a_length(kit):
     q, cache = tensors(kit)
-    wrapper = flashinfer.BatchAttention(device="cpu")
+    wrapper = flashinfer.BatchAttention(device=kit.device)
     plan_mixed(kit, wrapper, (3, 5), sm_scale=0.3)
     want = kit.attend_paged(q, cache[:, 0], cache[:, 1], QO, [0, 1, 3], np.array([3, 0, 2]), (3, 1), scale=0.3)
     kit.assert_agrees(*wrapper.run(q, cache), want)
@@ -53,7 +53,7 @@ def test_batch_attention_leaves_out_pages_behind_a_length(kit):
 
 def test_batch_attention_takes_the_cap_of_a_run(kit):
     q, cache = tensors(kit)
-    wrapper = flashinfer.BatchAttention(device="cpu")
+    wrapper = flashinfer.BatchAttention(device=kit.device)
     plan_mixed(kit, wrapper, (6, 11), logits_soft_cap=5.0)
     for given, cap in ((0.0, 5.0), (2.0, 2.0)):
         out, lse = wrapper.run(q, cache, logits_soft_cap=given)
@@ -65,7 +65,7 @@ def test_batch_attention_takes_the_cap_of_a_run(kit):
 
 def test_batch_attention_refuses(kit):
     q, cache = tensors(kit)
-    wrapper = flashinfer.BatchAttention(device="cpu")
+    wrapper = flashinfer.BatchAttention(device=kit.device)
     with pytest.raises(ValueError, match="plan"):
         wrapper.run(q, cache)
     with pytest.raises(NotImplementedError, match="use_profiler"):
@@ -148,12 +148,6 @@ def test_pod_of_a_prefill_with_keys_of_its_own(kit):
             wrapper.run(q_p, k_p, v_p, q_d, cache, **argument)
 
 
-def launches():
-    from attnloom._context import default_context
-
-    return default_context(True).statistics()["launches"]
-
-
 def test_batch_pod_over_one_cache_is_one_launch(kit):
     q, cache = tensors(kit)
     q_d = kit.normal(2, 4, 64)
@@ -165,9 +159,9 @@ def test_batch_pod_over_one_cache_is_one_launch(kit):
     want_d = kit.attend_paged(q_d, cache[:, 0], cache[:, 1], [0, 1, 2], [0, 1, 3], np.array([6, 5, 4]), (2, 3))
     counts = []
     for other in (cache, kit.of(kit.numpy(cache))):
-        before = launches()
+        before = kit.statistics()["launches"]
         p, d = wrapper.run(q, cache, q_d, other, causal_p=True, return_lse=True)
-        counts.append(launches() - before)
+        counts.append(kit.statistics()["launches"] - before)
         kit.assert_agrees(*p, want_p)
         kit.assert_agrees(*d, want_d)
     assert counts == [1, 2]

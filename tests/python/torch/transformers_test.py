@@ -178,6 +178,27 @@ def test_paged_prefill_and_decode_with_a_shared_prefix(model, ids):
     model.to(dtype)
 
 
+@torch.inference_mode()
+def test_paged_decode_compiled_whole(model, ids):
+    """One graph serves all steps, of one and of two requests; the plan is made outside of it."""
+    model.set_attn_implementation("attnloom")
+    layers = make_layers(model, max_batch=4, max_tokens=32, graph=True)
+    requests = [layers.cache.create(), layers.cache.create()]
+    layers.extend(requests, PROMPT)
+    model(ids[:, :PROMPT].reshape(1, -1), position_ids=layers.position_ids, **layers.inputs())
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    tokens = torch.tensor([[3, 4, 0]], device=ids.device)
+    for batch in (2, 1, 2):
+        layers.extend(requests[:batch], rows=3)
+        made, wanted = (
+            call(tokens, position_ids=layers.position_ids, **layers.inputs()).logits[0, :batch]
+            for call in (compiled, model)
+        )
+        torch.testing.assert_close(made, wanted, rtol=0, atol=0)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs + 1
+
+
 def test_what_paged_layers_refuse(device, ids):
     model = make("llama", torch.bfloat16, device)
     model.set_attn_implementation("attnloom")

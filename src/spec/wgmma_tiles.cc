@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spec/wgmma_tiles.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+
+#include "spec/tile_parts.h"
+#include "spec/variant_rules.h"
+
+namespace attnloom {
+namespace {
+
+constexpr int kGroupRows = 64;      // of one warpgroup
+constexpr int kGroupThreads = 128;  // of a warpgroup
+constexpr int kSlabColumns = 64;    // of 16 bits, as wide as the swizzle
+constexpr int kPatternRows = 8;     // of one swizzle pattern
+constexpr int kMostBoxes = 32;      // of a KV tile: a lane of the copying warp each
+constexpr int kKeptSlots = 4;       // items in flight (loom/pipeline_sm90.cuh)
+constexpr int kScratchBytes = 16;
+constexpr int kBarrierBytes = 8;
+constexpr int kOtherBarriers = 6 + 2 * kKeptSlots;  // beside the four of each stage
+
+Status refuse(std::string what, std::string remedy) {
+  return make_error(Code::kSpecUnsupported, "$.tile.family",
+                    std::string(kWgmmaFamily) + " of this version does not do " + std::move(what),
+                    std::move(remedy));
+}
+
+// A map copies 128 bytes of a row at a time, and products accumulate values of these widths.
+Status check_head_dims(const HeadDim& dims) {
+  const bool keys = dims.qk % kSlabColumns == 0 && dims.qk <= 192;
+  const bool values = dims.vo == 64 || dims.vo == 128;
+  if (keys && values) return ok_status();
+  return refuse("head_dim " + std::to_string(dims.qk) + ", " + std::to_string(dims.vo),
+                "allowed: qk 64, 128 or 192, vo 64 or 128");
+}
+
+Status check_variant_fits(const Variant& variant) {
+  if (variant.mask.custom) return refuse("mask.custom", "use \"auto\"");
+  for (const FunctorField& field : functor_fields()) {
+    const bool done = field.json == "prelude" || field.json == "logits_transform" ||
+                      field.json == "logits_mask" || field.json == "output_transform";
+    if (!done && !(variant.*field.text).empty())
+      return refuse("variant." + std::string(field.json), "use \"auto\"");
+  }
+  return ok_status();
+}
+
+// A box of a map is a page's rows or, of larger pages, a tile's.
+Status check_pages(const Layout& layout, int kv) {
+  if (layout.kv == KvLayout::kBsr) return refuse("layout \"bsr\"", "use \"auto\"");
+  if (layout.kv != KvLayout::kPaged) return ok_status();
+  const int page = layout.page_size;
+  const bool divides = kv % page == 0 && kv / page <= kMostBoxes;
+  if (page % kPatternRows == 0 && (divides || page % kv == 0)) return ok_status();
+  return refuse("page_size " + std::to_string(page) + " with KV tile " + std::to_string(kv),
+                "allowed: multiples of 8 that divide the KV tile or are a multiple of it");
+}
+
+Status check_fits(const Spec& spec, int q, int kv) {
+  if (*spec.target != Target{90, 'a'}) {
+    return make_error(
+        Code::kSpecUnsupported, "$.tile.family",
+        std::string(kWgmmaFamily) + " needs sm_90a, and the target is " + spec.target->name(),
+        "use \"auto\"");
+  }
+  if (bytes_of(spec.dtype.kv) != 2)
+    return refuse("dtype.kv " + std::string(json_name(spec.dtype.kv)), "use \"auto\"");
+  if (q % spec.group_size != 0) {
+    return refuse("group_size " + std::to_string(spec.group_size),
+                  "allowed: divisors of the query tile");
+  }
+  ATTNLOOM_CHECK(check_head_dims(spec.head_dim));
+  ATTNLOOM_CHECK(check_variant_fits(spec.variant));
+  return check_pages(spec.layout, kv);
+}
+
+// MappedRing (loom/pipeline_sm90.cuh) counts the same.
+int bytes_with(const Spec& spec, const TileClass& tile, int query_tiles) {
+  return query_tiles * tile.q * row_bytes(spec.head_dim.qk) + ring_bytes(spec, tile) +
+         kBarrierBytes * (4 * tile.stages + kOtherBarriers) + kKeptSlots * kKeptBytes +
+         kScratchBytes;
+}
+
+template <class Tiles>
+Status check_one_of(const char* path, const char* what, int given, const Tiles& tiles) {
+  std::string allowed;
+  for (const int tile : tiles) {
+    if (tile == given) return ok_status();
+    allowed += (allowed.empty() ? "" : ", ") + std::to_string(tile);
+  }
+  return make_error(Code::kSpecUnsupported, path,
+                    std::string(what) + " " + std::to_string(given) + " is not supported by " +
+                        kWgmmaFamily + " of this version",
+                    "allowed: " + allowed);
+}
+
+}  // namespace
+
+Result<KernelChoice> wgmma_kernel(const Spec& spec, int q, int kv) {
+  ATTNLOOM_CHECK(check_one_of("$.tile.q", "query tile", q, kWgmmaQueryTiles));
+  ATTNLOOM_CHECK(check_one_of("$.tile.kv", "KV tile", kv, kWgmmaKvTiles));
+  ATTNLOOM_CHECK(check_fits(spec, q, kv));
+  const TileClass tile{q, kv, kTileStages};
+  const int most = target_limits(*spec.target).shared_bytes_per_cta;
+  int shared = bytes_with(spec, tile, 2);
+  if (shared > most) shared = bytes_with(spec, tile, 1);
+  if (shared > most) return too_much_shared_memory(spec, tile, shared);
+  return KernelChoice{kWgmmaFamily, {tile}, (q / kGroupRows + 1) * kGroupThreads, shared, 1};
+}
+
+Result<KernelChoice> smaller_wgmma_kernel(const Spec& spec, const KernelChoice& choice) {
+  const TileClass& tile = choice.classes.front();
+  for (auto kv = std::rbegin(kWgmmaKvTiles); kv != std::rend(kWgmmaKvTiles); ++kv) {
+    if (*kv >= tile.kv) continue;
+    Result<KernelChoice> smaller = wgmma_kernel(spec, tile.q, *kv);
+    if (smaller.ok()) return smaller;
+  }
+  return make_error(Code::kResourceLimit, "$.tile", "there is no smaller KV tile to step down to",
+                    "use attention_mma");
+}
+
+}  // namespace attnloom
