@@ -58,9 +58,8 @@ def page_table(
     last_page_len: Any,
     page_size: int,
     names: tuple[str, str, str],
-    mirrored: bool,
 ) -> PageTable:
-    """`names`: of the three arguments. `mirrored`: whether indices on the host are checked, and searched for prefixes."""
+    """`names`: of the three arguments. Indices on the host are checked, and searched for prefixes."""
     offsets, last = offsets_of(indptr, names[0]), integers(last_page_len, names[2])
     if len(last) != len(offsets) - 1:
         raise invalid(names[2], f"must have {len(offsets) - 1} entries as {names[0]} says, given {len(last)}")
@@ -74,7 +73,7 @@ def page_table(
     if indices.shape[0] < offsets[-1]:
         raise invalid(names[1], f"must have {offsets[-1]} entries as {names[0]} says, given {indices.shape[0]}")
     used = max(int(offsets[-1]), 0)
-    mirror = integers(indices, names[1])[:used] if mirrored and used and lies_on_host(indices) else None
+    mirror = integers(indices, names[1])[:used] if used and lies_on_host(indices) else None
     return PageTable(offsets, last, lengths, place.send(indices), mirror)
 
 
@@ -85,7 +84,6 @@ def page_table_of_lengths(
     kv_len_arr: Any,
     page_size: int,
     names: tuple[str, str, str],
-    mirrored: bool,
 ) -> PageTable:
     """Of the length of each request. Pages behind it are left out."""
     offsets, lengths = offsets_of(indptr, names[0]), integers(kv_len_arr, names[2])
@@ -102,7 +100,7 @@ def page_table_of_lengths(
         else:
             indices = indices[place.send(place_of_each)]
         offsets = packed
-    return page_table(place, offsets, indices, last, page_size, names, mirrored)
+    return page_table(place, offsets, indices, last, page_size, names)
 
 
 def same_batch(qo_lengths: Any, kv_lengths: Any, argument: str) -> None:

@@ -141,6 +141,8 @@ class Numbers:
             "capped": self.cap is not None,
             "positions": self.pos_encoding_mode,
         }
+        if form.eight_bit and self.pos_encoding_mode == "ROPE_LLAMA":
+            raise unsupported("pos_encoding_mode", f"ROPE_LLAMA needs 16-bit keys, given {form.kv_dtype}")
         if all(getattr(form, name) == value for name, value in wanted.items()):
             return form
         return dataclasses.replace(form, **wanted)

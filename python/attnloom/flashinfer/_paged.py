@@ -116,10 +116,7 @@ class BatchPrefillWithPagedKVCacheWrapper(PrefillWrapper):
         dtype, kv_dtype = dtypes_of(q_data_type, kv_data_type, o_data_type)
         qo_offsets = offsets_of(qo_indptr, "qo_indptr")
         invariant = disable_split_kv or fixed_split_size is not None
-        mirrored = not self._use_cuda_graph and not invariant
-        table = page_table(
-            self._place, paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len, page_size, NAMES, mirrored
-        )
+        table = page_table(self._place, paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len, page_size, NAMES)
         qo_lengths = np.diff(qo_offsets)
         same_batch(qo_lengths, table.lengths, "paged_kv_indptr")
         check_lengths(seq_lens, table.lengths, "seq_lens")
@@ -136,8 +133,9 @@ class BatchPrefillWithPagedKVCacheWrapper(PrefillWrapper):
             table.lengths,
             self._use_cuda_graph,
         )
+        self._for_buffers.clear()  # of a plan that was refused
         if self._use_cuda_graph:
-            self._store(qo_offsets, table)
+            self._to_buffers(qo_offsets, table)
             mask = self._store_mask(
                 mask, self._custom_mask_buf, self._mask_indptr_buf, qo_lengths.astype(np.int64) * table.lengths
             )
@@ -165,16 +163,17 @@ class BatchPrefillWithPagedKVCacheWrapper(PrefillWrapper):
             {"page_indices": indices, "custom_mask": mask},
             items,
         )
+        self._fill_buffers()
 
     begin_forward = plan
 
-    def _store(self, qo_offsets: Any, table: PageTable) -> None:
+    def _to_buffers(self, qo_offsets: Any, table: PageTable) -> None:
         qo, kv, last = self._buffers
         self._bound_rows(qo_offsets, int(last.shape[0]))
-        self._place.store(qo, qo_offsets, "qo_indptr_buf")
-        self._place.store(kv, table.indptr, "paged_kv_indptr_buf")
-        self._place.store(last, table.last_page_len, "paged_kv_last_page_len_buf")
-        self._place.store(self._paged_kv_indices_buf, table.indices, "paged_kv_indices_buf")
+        self._to_buffer(qo, qo_offsets, "qo_indptr_buf")
+        self._to_buffer(kv, table.indptr, "paged_kv_indptr_buf")
+        self._to_buffer(last, table.last_page_len, "paged_kv_last_page_len_buf")
+        self._to_buffer(self._paged_kv_indices_buf, table.indices, "paged_kv_indices_buf")
 
     def run(
         self,

@@ -97,10 +97,11 @@ class BatchPrefillWithRaggedKVCacheWrapper(PrefillWrapper):
             kv_lengths,
             self._use_cuda_graph,
         )
+        self._for_buffers.clear()  # of a plan that was refused
         if self._use_cuda_graph:
             self._bound_rows(qo_offsets, int(self._buffers[0].shape[0]) - 1)
-            self._place.store(self._buffers[0], qo_offsets, "qo_indptr_buf")
-            self._place.store(self._buffers[1], kv_offsets, "kv_indptr_buf")
+            self._to_buffer(self._buffers[0], qo_offsets, "qo_indptr_buf")
+            self._to_buffer(self._buffers[1], kv_offsets, "kv_indptr_buf")
             mask = self._store_mask(
                 mask, self._custom_mask_buf, self._mask_indptr_buf, qo_lengths.astype(np.int64) * kv_lengths
             )
@@ -120,6 +121,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(PrefillWrapper):
         self._custom.check(numbers.applied(form))
         workload = {"qo_indptr": qo_offsets, "kv_indptr": kv_offsets}
         self._planned.plan(form, numbers, workload, {"custom_mask": mask}, items)
+        self._fill_buffers()
 
     begin_forward = plan
 

@@ -31,6 +31,7 @@ class Wrapper:
         self._place = Place(float_workspace_buffer, "float_workspace_buffer")
         self._kv_layout = kv_layout
         self._use_cuda_graph = use_cuda_graph
+        self._for_buffers: list[tuple[Tensor, Tensor]] = []
         self._planned = Planned(self._place, captured=use_cuda_graph, kind=kind)
 
     @property
@@ -54,6 +55,17 @@ class Wrapper:
 
     def end_forward(self) -> None:
         """Of FlashInfer before 0.1; does nothing there either."""
+
+    def _to_buffer(self, buffer: Tensor, values: Tensor, argument: str) -> None:
+        """For _fill_buffers, once the batch is planned: a captured launch reads the buffers, also after a refused plan()."""
+        if buffer.shape[0] < values.shape[0]:
+            raise refused(argument, f"must have room for {values.shape[0]} entries, given {buffer.shape[0]}")
+        self._for_buffers.append((buffer, values))
+
+    def _fill_buffers(self) -> None:
+        for buffer, values in self._for_buffers:
+            self._place.store(buffer, values)
+        self._for_buffers.clear()
 
     def _fix_batch(self, batch: int, fixed: int) -> None:
         if batch != fixed:
@@ -109,8 +121,8 @@ class PrefillWrapper(Wrapper):
             return mask
         if buffer is None or offsets is None:
             raise refused("custom_mask_buf", "is needed with mask_indptr_buf for a mask in a graph")
-        self._place.store(buffer, mask, "custom_mask_buf")
-        self._place.store(offsets, byte_offsets(bits), "mask_indptr_buf")
+        self._to_buffer(buffer, mask, "custom_mask_buf")
+        self._to_buffer(offsets, byte_offsets(bits), "mask_indptr_buf")
         return buffer
 
     def _forward(self, numbers: Numbers, causal: bool) -> None:

@@ -56,7 +56,7 @@ class BatchAttention:
             self._planned = Planned(Place.of_device(self._device, kv_indices, "kv_indices"))
         place = self._planned.place
         qo_offsets = offsets_of(qo_indptr, "qo_indptr")
-        table = page_table_of_lengths(place, kv_indptr, kv_indices, kv_len_arr, page_size, _NAMES, mirrored=True)
+        table = page_table_of_lengths(place, kv_indptr, kv_indices, kv_len_arr, page_size, _NAMES)
         same_batch(np.diff(qo_offsets), table.lengths, "kv_indptr")
         form = Form(
             q_heads=num_qo_heads,

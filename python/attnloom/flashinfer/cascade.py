@@ -152,7 +152,7 @@ class MultiLevelCascadeAttentionWrapper(Wrapper):
                 causal=causal,
             )
             offsets, indices, last = joined
-            table = page_table(self._place, offsets, indices, last, page_size, _NAMES, mirrored=True)
+            table = page_table(self._place, offsets, indices, last, page_size, _NAMES)
             workload = {"qo_indptr": queries[-1], **table.workload()}
             self._planned.plan(form, numbers, workload, {"page_indices": table.indices})
             return
@@ -182,7 +182,7 @@ class MultiLevelCascadeAttentionWrapper(Wrapper):
     def _tables(self, arrays: dict[str, list[Tensor]], page_size: int) -> list[PageTable]:
         _, *paged = arrays.values()
         return [
-            page_table(self._place, offsets, to_host(indices), last, page_size, _NAMES, mirrored=False)
+            page_table(self._place, offsets, to_host(indices), last, page_size, _NAMES)
             for offsets, indices, last in zip(*paged, strict=True)
         ]
 

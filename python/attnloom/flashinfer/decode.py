@@ -183,20 +183,20 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
         dtype, kv_dtype = dtypes_of(q_data_type, kv_data_type, o_data_type)
         numbers = Numbers(sm_scale, window_left, logits_soft_cap, pos_encoding_mode, rope_scale, rope_theta)
         invariant = disable_split_kv or fixed_split_size is not None
-        mirrored = not self._use_cuda_graph and not invariant
-        table = page_table(self._place, indptr, indices, last_page_len, page_size, _NAMES, mirrored)
+        table = page_table(self._place, indptr, indices, last_page_len, page_size, _NAMES)
         check_lengths(seq_lens, table.lengths, "seq_lens")
         self._check_drafts(q_len_per_req, table.lengths)
         if fixed_split_size is not None and not self._use_tensor_cores:
             raise refused("fixed_split_size", "needs use_tensor_cores=True, as in FlashInfer")
         batch = len(table.lengths)
+        self._for_buffers.clear()  # of a plan that was refused
         if self._use_cuda_graph:
             kv, last = self._buffers
             self._fix_batch(batch, int(last.shape[0]))
             self._planned.max_qo_tokens = max(batch * q_len_per_req, 1)
-            self._place.store(kv, table.indptr, "paged_kv_indptr_buffer")
-            self._place.store(last, table.last_page_len, "paged_kv_last_page_len_buffer")
-            self._place.store(self._paged_kv_indices_buf, table.indices, "paged_kv_indices_buffer")
+            self._to_buffer(kv, table.indptr, "paged_kv_indptr_buffer")
+            self._to_buffer(last, table.last_page_len, "paged_kv_last_page_len_buffer")
+            self._to_buffer(self._paged_kv_indices_buf, table.indices, "paged_kv_indices_buffer")
         form = Form(
             q_heads=num_qo_heads,
             kv_heads=num_kv_heads,
@@ -213,6 +213,7 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
         offsets = np.arange(batch + 1, dtype=np.int32) * np.int32(q_len_per_req)
         indices = self._paged_kv_indices_buf if self._use_cuda_graph else table.indices
         self._planned.plan(form, numbers, {"qo_indptr": offsets, **table.workload()}, {"page_indices": indices})
+        self._fill_buffers()
         self._q_len_per_req, self._batch = q_len_per_req, batch
 
     def _check_drafts(self, q_len_per_req: int, lengths: Any) -> None:

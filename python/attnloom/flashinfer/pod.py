@@ -188,7 +188,7 @@ class BatchPODWithPagedKVCacheWrapper(Wrapper):
             ("d", qo_indptr_d, kv_indptr_d, kv_indices_d, last_page_len_d),
         ):
             names = (f"kv_indptr_{side}", f"kv_indices_{side}", f"last_page_len_{side}")
-            table = page_table(self._place, kv, indices, last, page_size, names, mirrored=True)
+            table = page_table(self._place, kv, indices, last, page_size, names)
             offsets = offsets_of(qo, f"qo_indptr_{side}")
             same_batch(np.diff(offsets), table.lengths, names[0])
             self._tables.append((offsets, table))

@@ -84,7 +84,7 @@ class BlockSparseAttentionWrapper(_Sparse):
                 "indices", f"must be columns from 0 to {N // C - 1}, given {columns.min()} to {columns.max()}"
             )
         qo_offsets = np.minimum(np.arange(len(offsets)) * R, M).astype(np.int32)
-        table = page_table(self._place, offsets, columns, np.full(len(offsets) - 1, C, np.int32), C, _NAMES, True)
+        table = page_table(self._place, offsets, columns, np.full(len(offsets) - 1, C, np.int32), C, _NAMES)
         rows = np.diff(qo_offsets)
         if mask is not None:
             mask = self._check_mask(to_host(mask), (int(offsets[-1]), R, C))
@@ -203,7 +203,7 @@ class VariableBlockSparseAttentionWrapper(_Sparse):
         offsets, indices = _expanded(kept, columns, page)
         last = np.full(len(offsets) - 1, page, np.int32)
         names = ("block_mask_map", "block_mask_map", "block_col_sz")
-        table = page_table(self._place, offsets, indices, last, page, names, True)
+        table = page_table(self._place, offsets, indices, last, page, names)
         form = Form(
             q_heads=num_qo_heads // num_kv_heads,
             kv_heads=1,

@@ -200,6 +200,17 @@ def test_a_graphs_wrapper_keeps_its_buffers_and_takes_new_lengths(kit, named):
     pages = np.arange(8)[::-1]
     want = kit.attend_paged(q, cache[:, 0], cache[:, 1], np.arange(5), [0, 2, 4, 6, 8], pages, [4, 3, 2, 1])
     kit.assert_agrees(*wrapper.run(q, cache, return_lse=True), want)
+    if kit.on_host:
+        before = kit.numpy(indices).tolist()
+        with pytest.raises(attnloom.WorkloadError, match="page_indices"):
+            wrapper.plan(
+                kit.i32(0, 2, 4, 6, 8),
+                kit.i32(7, 6, 5, 4, 3, 2, 1, -1),
+                kit.i32(4, 3, 2, 1),
+                *HEADS,
+                q_data_type=kit.dtype,
+            )
+        assert kit.numpy(indices).tolist() == before and before[0] == 7  # what a replay reads stays as it was planned
     for arrays, word in (
         ((kit.i32(0, 1), kit.i32(0), kit.i32(1)), "4 requests"),
         ((kit.i32(0, 3, 5, 7, 9), kit.i32(*range(9)), kit.i32(1, 1, 1, 1)), "room for 9"),
@@ -256,6 +267,8 @@ def test_a_new_wrapper_compiles_and_loads_nothing(kit):
         ({"block_tables": np.zeros((4, 2), np.int32)}, "block_tables"),
         ({"q_data_type": "float8_e4m3fn"}, "q_data_type"),
         ({"kv_data_type": "uint8"}, "kv_data_type"),
+        ({"kv_data_type": "float8_e4m3fn", "pos_encoding_mode": "ROPE_LLAMA"}, "pos_encoding_mode"),
+        ({"pos_encoding_mode": "ALIBI", "logits_soft_cap": 3.0}, "logits_soft_cap"),
     ],
 )
 def test_plan_refuses_what_has_no_effect(kit, argument, name):
