@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention: a spec opened on a context, planned once a step and run once a layer."""
 
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -65,7 +64,7 @@ class Attention:
     shared_prefixes: look for prefixes that requests share, and keep memory for them.
 
     Threads: one at a time; calls from several take turns, but a plan() between another's plan() and run() counts for both.
-    Raises SpecError and ArgumentError; compiles nothing yet. Source: alm_kernel_open, alm_plan_create in attnloom.h.
+    Raises SpecError and ArgumentError; compiles nothing yet, but with graph=True. Source: alm_kernel_open, alm_plan_create in attnloom.h.
     """
 
     def __init__(
@@ -194,7 +193,8 @@ class Attention:
         params: the variant's scalar params.
         stream: as of run(), on which run() must be then; default: torch's current one where torch uses a GPU.
 
-        Not while the stream is being captured (CAPTURE_ACTIVE). Raises WorkloadError, PlanError (PLAN_BOUND past max_batch or max_qo_tokens), and what prepare() raises.
+        Not while the stream is being captured (CAPTURE_ACTIVE). Raises WorkloadError, PlanError (PLAN_BOUND past max_batch or
+        max_qo_tokens; PLAN_MISMATCH and PLAN_BOUND for what a captured run could not serve), and what prepare() raises.
         Source: alm_plan_update in attnloom.h.
         """
         workload = self._workload(
@@ -221,8 +221,8 @@ class Attention:
         """Raises PlanError (PLAN_STALE) where planning these arguments of plan() now would give another plan than the last
         plan() did, or where the plan's memory holds another: a replay would compute with old lengths. For debugging; waits
         for the stream. Source: alm_plan_check in attnloom.h."""
-        defaults = inspect.signature(Attention.plan).parameters
-        known = {name: defaults[name].default for name in defaults if name not in ("self", "stream")}
+        defaults: dict[str, Any] = Attention.plan.__kwdefaults__ or {}
+        known = {name: value for name, value in defaults.items() if name != "stream"}
         for name in arguments:
             if name not in known:
                 raise refused(name, "is no argument of plan()")
