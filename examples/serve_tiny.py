@@ -219,6 +219,7 @@ def serve(arguments: list[str] | None = None) -> tuple[dict, list[Request]]:
     parser.add_argument("--samples", type=int, default=1, help="of each prompt")
     parser.add_argument("--shrink", type=int, default=1, help="divides the trace's lengths")
     parser.add_argument("--speedup", type=float, default=1.0, help="divides the time between arrivals")
+    parser.add_argument("--warm-up", type=int, default=0, help="requests that are served before the clock starts")
     parser.add_argument("--burst", action="store_true", help="all arrive at once")
     parser.add_argument("--pages", type=int, default=8192)
     parser.add_argument("--page-size", type=int, default=16)
@@ -230,8 +231,13 @@ def serve(arguments: list[str] | None = None) -> tuple[dict, list[Request]]:
     options = parser.parse_args(arguments)
     if options.graphs and (options.attention != "attnloom" or options.device == "cpu"):
         parser.error("--graphs: needs a GPU and --attention attnloom")
-    engine = Engine(options)
-    requests = read_trace(options, engine.model.config.vocab_size)
+    engine, vocabulary = Engine(options), SIZES[options.tiny]["vocab_size"]
+    if options.warm_up:
+        warm_up = {**vars(options), "requests": options.warm_up, "burst": True}
+        for _ in engine.run(read_trace(argparse.Namespace(**warm_up), vocabulary)):
+            pass
+        engine.steps, engine.plan_seconds, engine.shared_tokens = 0, 0.0, 0
+    requests = read_trace(options, vocabulary)
     for request, token in engine.run(requests):
         if options.stream:
             print(f"{request.times[-1]:9.3f} s  request {request.number}: {token}", flush=True)

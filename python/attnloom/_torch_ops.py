@@ -72,9 +72,9 @@ def _spec(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layout: str, varian
 
 
 def _pointers(attention: Attention, tensors: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
-    names = [param["name"] for param in params_of(attention) if param["type"].startswith("ptr")]
+    names = params_of(attention).tensors
     if len(names) != len(tensors):
-        raise refused("tensors", f"must have one for each of {names}, given {len(tensors)}")
+        raise refused("tensors", f"must have one for each of {list(names)}, given {len(tensors)}")
     return dict(zip(names, tensors, strict=True))
 
 

@@ -7,6 +7,7 @@ serves one stream at a time, and a thread one plan at a time, so plans are kept 
 
 import collections
 import threading
+import weakref
 from typing import Any, NamedTuple
 
 import torch
@@ -59,10 +60,24 @@ _of_thread = threading.local()
 _captured: dict[tuple[Spec, torch.device, Batch], Attention] = {}
 
 
-def params_of(attention: Attention) -> list[dict[str, str]]:
-    """The variant's params, those of its `compose` included, in the order in which operators take their values."""
-    params: list[dict[str, str]] = attention._spec["variant"].get("params", [])
-    return params
+class Params(NamedTuple):
+    """Names of a variant's params, those of its `compose` included, in the order in which operators take their values."""
+
+    scalars: tuple[str, ...]
+    tensors: tuple[str, ...]
+
+
+_params: "weakref.WeakKeyDictionary[Attention, Params]" = weakref.WeakKeyDictionary()
+
+
+def params_of(attention: Attention) -> Params:
+    found = _params.get(attention)
+    if found is None:
+        listed = attention.describe()["spec"]["variant"].get("params", [])
+        pointers = tuple(param["name"] for param in listed if param["type"].startswith("ptr"))
+        found = Params(tuple(param["name"] for param in listed if param["name"] not in pointers), pointers)
+        _params[attention] = found
+    return found
 
 
 def _capturing(spec: Spec, batch: Batch, device: torch.device, kept: dict[Any, list[_Slot]]) -> Attention:
@@ -83,9 +98,9 @@ def _capturing(spec: Spec, batch: Batch, device: torch.device, kept: dict[Any, l
 
 
 def _plan(slot: _Slot, batch: Batch, stream: int) -> None:
-    names = [param["name"] for param in params_of(slot.attention) if not param["type"].startswith("ptr")]
+    names = params_of(slot.attention).scalars
     if len(names) != len(batch.scalars):
-        raise refused("scalars", f"must have one for each of {names}, given {len(batch.scalars)}")
+        raise refused("scalars", f"must have one for each of {list(names)}, given {len(batch.scalars)}")
     slot.planned = None  # should it fail
     slot.attention.plan(
         list(batch.qo_indptr),

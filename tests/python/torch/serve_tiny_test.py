@@ -43,6 +43,7 @@ def test_the_same_tokens_as_on_pytorchs_attention(example, device, on_sdpa, caps
 def test_prompts_in_pieces_and_requests_that_wait_change_nothing(example, device, on_sdpa):
     """8 query tokens a step, two requests at a time, and pages for little more than one prompt's."""
     tight = [*ARGUMENTS, "--device", device.type, "--max-tokens", "8", "--max-batch", "2", "--pages", "12"]
+    tight += ["--warm-up", "1"]
     result, requests = example.serve(tight)
     assert tokens(requests) == tokens(on_sdpa)
     assert result["steps"] > len(requests)
