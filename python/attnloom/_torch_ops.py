@@ -32,6 +32,7 @@ def handle_of(attention: Attention) -> int:
         raise refused("attention", f"must be an attnloom.Attention, given {type(attention).__name__}")
     if attention not in _handles:
         _last_handle += 1
+        params_of(attention)  # once, before anything is captured
         _handles[attention] = _last_handle
         _attentions[_last_handle] = attention
     return _handles[attention]

@@ -70,14 +70,23 @@ class Params(NamedTuple):
 _params: "weakref.WeakKeyDictionary[Attention, Params]" = weakref.WeakKeyDictionary()
 
 
+def _note_params(attention: Attention, variant: dict[str, Any]) -> Params:
+    listed = variant.get("params", [])
+    pointers = tuple(param["name"] for param in listed if param["type"].startswith("ptr"))
+    scalars = tuple(param["name"] for param in listed if param["name"] not in pointers)
+    return _params.setdefault(attention, Params(scalars, pointers))
+
+
 def params_of(attention: Attention) -> Params:
-    found = _params.get(attention)
-    if found is None:
-        listed = attention.describe()["spec"]["variant"].get("params", [])
-        pointers = tuple(param["name"] for param in listed if param["type"].startswith("ptr"))
-        found = Params(tuple(param["name"] for param in listed if param["name"] not in pointers), pointers)
-        _params[attention] = found
-    return found
+    return _params.get(attention) or _note_params(attention, attention.describe()["spec"]["variant"])
+
+
+def _open(spec: Spec, q: torch.Tensor) -> Attention:
+    variant = Variant.from_json(spec.variant)
+    attention = Attention(default_context(not q.is_cuda), **{**spec._asdict(), "variant": variant})
+    if "compose" not in variant.to_dict():  # else describe() knows, which renders the kernels
+        _note_params(attention, variant.to_dict())
+    return attention
 
 
 def _capturing(spec: Spec, batch: Batch, device: torch.device, kept: dict[Any, list[_Slot]]) -> Attention:
@@ -136,8 +145,7 @@ def planned(spec: Spec, batch: Batch, q: torch.Tensor) -> Attention:
         slots.remove(slot)
     else:
         if len(slots) < _KEPT_PLANS:
-            fields = spec._asdict() | {"variant": Variant.from_json(spec.variant)}
-            slot = _Slot(Attention(default_context(not q.is_cuda), **fields))
+            slot = _Slot(_open(spec, q))
         else:
             slot = slots.pop(0)
         _plan(slot, batch, stream)

@@ -76,6 +76,12 @@ def test_variant_with_scalars_and_tensors_in_its_order(qkv, device):
     assert_agrees((out, lse), (want[0], want[1] + shift.cpu().numpy()), atol=8e-3)
 
 
+def test_params_of_a_composed_variant(qkv):
+    variant = attnloom.Variant({"compose": ["causal", "soft_cap"]})
+    out, _ = attnloom.torch.attention(*qkv, variant=variant, scalars=[3.0])
+    assert_agrees((out,), attend(*on_host(*qkv), causal=True, cap=3.0)[:1], atol=8e-3)
+
+
 def test_custom_mask(randn, device):
     q, k, v = randn(3, 4, 64), randn(11, 2, 64), randn(11, 2, 64)
     kept = torch.arange(11) % 3 != torch.arange(3)[:, None]

@@ -249,14 +249,20 @@ def test_compiled_whole_decode_with_a_static_cache(model, ids):
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] - compilations <= 2
 
 
+@pytest.mark.parametrize("cache", [None, "static"])
 @torch.inference_mode()
-def test_generate(device, ids, left_padding):
+def test_generate(device, ids, left_padding, cache):
     model = make("llama", torch.float16, device)
     made = {}
     for implementation in ("eager", "attnloom"):
         model.set_attn_implementation(implementation)
         made[implementation] = model.generate(
-            ids[:, :PROMPT], attention_mask=left_padding[:, :PROMPT], max_new_tokens=4, do_sample=False, pad_token_id=0
+            ids[:, :PROMPT],
+            attention_mask=left_padding[:, :PROMPT],
+            max_new_tokens=4,
+            do_sample=False,
+            pad_token_id=0,
+            cache_implementation=cache,
         )
     assert torch.equal(made["eager"], made["attnloom"])
 
