@@ -72,7 +72,23 @@ class Planned:
         tensors: dict[str, Tensor | None],
         items: Items | None = None,
     ) -> None:
-        """`workload`: as of Attention.plan. `tensors`: page_indices and custom_mask of every run."""
+        """`workload`: as of Attention.plan. `tensors`: page_indices and custom_mask of every run. What is refused leaves the
+        batch of before, which the next run plans again."""
+        before = vars(self).copy()
+        try:
+            self._plan(form, numbers, workload, tensors, items)
+        except Exception:
+            vars(self).update(before, _ready={})
+            raise
+
+    def _plan(
+        self,
+        form: Form,
+        numbers: Numbers,
+        workload: dict[str, Any],
+        tensors: dict[str, Tensor | None],
+        items: Items | None,
+    ) -> None:
         self._items = items
         self._form = numbers.applied(form)
         self._numbers = numbers

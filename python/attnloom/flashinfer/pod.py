@@ -2,6 +2,7 @@
 """Prefill and decode together. Over one cache they are one batch, planned and launched once; FlashInfer's POD kernels run two
 halves side by side. K and V of a prefill that lie elsewhere need a launch of their own."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -247,7 +248,7 @@ class BatchPODWithPagedKVCacheWrapper(Wrapper):
     def _ready(self, together: bool, causal: bool, mask: Tensor | None) -> None:
         """Plans where the last run was of another way."""
         way = (together, causal, mask is not None)
-        form = Form(**{**vars(self._form), "causal": causal, "custom": mask is not None})
+        form = dataclasses.replace(self._form, causal=causal, custom=mask is not None)
         (qo_p, table_p), (qo_d, table_d) = self._tables
         if not together and way == self._current:
             self._halves[0].use(page_indices=table_p.indices, custom_mask=mask)

@@ -311,6 +311,12 @@ def test_bad_batches(kit):
     with pytest.raises(ValueError, match="seq_lens"):
         plan(kit, wrapper, seq_lens=kit.i32(3, 0, 9, 5))
     plan(kit, wrapper, seq_lens=kit.i32(3, 0, 9, 4))
+    q, cache = batch(kit)
+    wrapper.run(q, cache)
+    for bad in ({"indptr": kit.i32(0, 1, 1, 5, 4)}, {"last_page_len": kit.i32(3, 0, 5, 4)}):
+        with pytest.raises(ValueError):
+            wrapper.plan(**(good | bad), num_qo_heads=4, num_kv_heads=2, head_dim=64, page_size=4)
+        kit.assert_agrees(wrapper.run(q, cache), None, want_of(kit, q, cache))  # the batch of before
 
 
 def test_bad_tensors(kit):
