@@ -134,8 +134,8 @@ class Engine:
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
                 made = self.forward(given, last, inputs)
-            self.graphs[rows] = (graph, given, made)
-        graph, given, made = self.graphs[rows]
+            self.graphs[rows] = (graph, given, made, last)  # `last`: a replay reads it
+        graph, given, made, _ = self.graphs[rows]
         given.copy_(tokens)
         graph.replay()
         return made

@@ -64,7 +64,8 @@ class PagedLayers:
             of_a_step = {"max_batch": max_batch, "max_tokens": max_tokens, "max_indices": max_batch * pages}
         self.cache = PagedCache(keys, values, **of_a_step, context=self._context)
         # By the rows that a graph of it has (None: of steps that nothing captures), then by the kind of layer.
-        self._kinds: dict[int | None, dict[tuple[Any, ...], tuple[Attention, int]]] = {}
+        self._attentions: dict[int | None, dict[tuple[Any, ...], tuple[Attention, int]]] = {}
+        self._kinds: list[tuple[Any, ...]] = []
         self._step: CacheStep | None = None
         self._rows = 0
         self._captured_rows: int | None = None
@@ -96,8 +97,8 @@ class PagedLayers:
         step = self._step = self.cache.extend(requests, counts)
         self._rows = tokens if rows is None else rows
         self._captured_rows = rows if self._graph else None
-        for kind, (attention, _) in self._kinds.setdefault(self._captured_rows, {}).items():
-            self._plan(attention, kind, step)
+        for kind in self._kinds:
+            self._plan(self._attention(kind)[0], kind, step)
         return step
 
     def attend(
@@ -116,7 +117,7 @@ class PagedLayers:
         over all that its request has; returns [rows, q_heads, head_dim]. A kind of layer that extend() has not met yet is
         planned here."""
         step, rows = self._extended(), self._rows
-        _, handle = self._kind((scale, window_left, soft_cap, sinks is not None), step)
+        handle = self._planned((scale, window_left, soft_cap, sinks is not None), step)
         k_cache, v_cache = self.cache.k[layer], self.cache.v[layer]
         attnloom.torch.append(
             k_cache,
@@ -137,9 +138,18 @@ class PagedLayers:
             raise PlanError("PLAN_STALE", "", "nothing was planned yet", "call extend() first")
         return self._step
 
-    def _kind(self, kind: tuple[Any, ...], step: CacheStep) -> tuple[Attention, int]:
-        kinds, rows = self._kinds[self._captured_rows], self._captured_rows
-        found = kinds.get(kind)
+    def _planned(self, kind: tuple[Any, ...], step: CacheStep) -> int:
+        """The handle of a kind's attention, which extend() has planned but where no layer was of that kind yet."""
+        attention, handle = self._attention(kind)
+        if kind not in self._kinds:
+            self._plan(attention, kind, step)
+            self._kinds.append(kind)
+        return handle
+
+    def _attention(self, kind: tuple[Any, ...]) -> tuple[Attention, int]:
+        rows = self._captured_rows
+        attentions = self._attentions.setdefault(rows, {})
+        found = attentions.get(kind)
         if found is None:
             _, window_left, soft_cap, sinks = kind
             text = attnloom.torch.variant_of(True, window_left is not None, soft_cap is not None, sinks, False)
@@ -147,8 +157,7 @@ class PagedLayers:
             if rows is not None:
                 shape = shape | {"graph": True, "max_batch": min(shape["max_batch"], rows), "max_qo_tokens": rows}
             attention = Attention(self._context, **shape, variant=Variant.from_json(text))
-            self._plan(attention, kind, step)
-            found = kinds[kind] = (attention, attnloom.torch.handle(attention))
+            found = attentions[kind] = (attention, attnloom.torch.handle(attention))
         return found
 
     def _plan(self, attention: Attention, kind: tuple[Any, ...], step: CacheStep) -> None:
