@@ -11,12 +11,14 @@
 namespace attnloom {
 namespace {
 
-constexpr int kGroupRows = 64;      // of one warpgroup
-constexpr int kGroupThreads = 128;  // of a warpgroup
-constexpr int kSlabColumns = 64;    // of 16 bits, as wide as the swizzle
-constexpr int kPatternRows = 8;     // of one swizzle pattern
-constexpr int kMostBoxes = 32;      // of a KV tile: a lane of the copying warp each
-constexpr int kKeptSlots = 4;       // items in flight (loom/pipeline_sm90.cuh)
+constexpr int kGroupRows = 64;        // of one warpgroup
+constexpr int kGroupThreads = 128;    // of a warpgroup
+constexpr int kWideValuesTile = 128;  // beyond it a thread has 160 registers instead of 232
+constexpr int kNarrowValues = 64;
+constexpr int kSlabColumns = 64;  // of 16 bits, as wide as the swizzle
+constexpr int kPatternRows = 8;   // of one swizzle pattern
+constexpr int kMostBoxes = 32;    // of a KV tile: a lane of the copying warp each
+constexpr int kKeptSlots = 4;     // items in flight (loom/pipeline_sm90.cuh)
 constexpr int kScratchBytes = 16;
 constexpr int kBarrierBytes = 8;
 constexpr int kOtherBarriers = 6 + 2 * kKeptSlots;  // beside the four of each stage
@@ -28,7 +30,13 @@ Status refuse(std::string what, std::string remedy) {
 }
 
 // A map copies 128 bytes of a row at a time, and products accumulate values of these widths.
-Status check_head_dims(const HeadDim& dims) {
+Status check_head_dims(const HeadDim& dims, int q) {
+  if (q > kWideValuesTile && dims.vo > kNarrowValues) {
+    return make_error(Code::kResourceLimit, "$.tile.q",
+                      "query tile " + std::to_string(q) + " of " + kWgmmaFamily +
+                          " has registers for head_dim.vo " + std::to_string(kNarrowValues),
+                      "use query tile " + std::to_string(kWideValuesTile));
+  }
   const bool keys = dims.qk % kSlabColumns == 0 && dims.qk <= 192;
   const bool values = dims.vo == 64 || dims.vo == 128;
   if (keys && values) return ok_status();
@@ -71,7 +79,7 @@ Status check_fits(const Spec& spec, int q, int kv) {
     return refuse("group_size " + std::to_string(spec.group_size),
                   "allowed: divisors of the query tile");
   }
-  ATTNLOOM_CHECK(check_head_dims(spec.head_dim));
+  ATTNLOOM_CHECK(check_head_dims(spec.head_dim, q));
   ATTNLOOM_CHECK(check_variant_fits(spec.variant));
   return check_pages(spec.layout, kv);
 }

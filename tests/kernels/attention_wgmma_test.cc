@@ -32,6 +32,7 @@ struct Kernel {
   Json layout = {{"kv", "ragged"}};
   int qk = 128;
   int vo = 128;
+  int q_tile = 128;
   int kv_tile = 128;
   const char* dtype = "bf16";
 };
@@ -40,14 +41,15 @@ Json case_of(const Kernel& kernel, const Shape& shape, const Json& params = {},
              const Json& workload = {}) {
   Json json;
   json["case"] = 1;
-  json["spec"] = {{"attnloom", 1},
-                  {"kernel", "attention"},
-                  {"dtype", {{"q", kernel.dtype}, {"kv", kernel.dtype}, {"o", kernel.dtype}}},
-                  {"head_dim", {{"qk", kernel.qk}, {"vo", kernel.vo}}},
-                  {"group_size", shape.group},
-                  {"layout", kernel.layout},
-                  {"tile", {{"q", 128}, {"kv", kernel.kv_tile}, {"family", "attention_wgmma"}}},
-                  {"variant", kernel.variant}};
+  json["spec"] = {
+      {"attnloom", 1},
+      {"kernel", "attention"},
+      {"dtype", {{"q", kernel.dtype}, {"kv", kernel.dtype}, {"o", kernel.dtype}}},
+      {"head_dim", {{"qk", kernel.qk}, {"vo", kernel.vo}}},
+      {"group_size", shape.group},
+      {"layout", kernel.layout},
+      {"tile", {{"q", kernel.q_tile}, {"kv", kernel.kv_tile}, {"family", "attention_wgmma"}}},
+      {"variant", kernel.variant}};
   json["workload"] = {{"heads", {{"q", shape.group * shape.kv_heads}, {"kv", shape.kv_heads}}},
                       {"qo_len", shape.qo_len},
                       {"kv_len", shape.kv_len}};
@@ -86,23 +88,26 @@ void check_agrees(const Json& json) {
 
 }  // namespace
 
-TEST_CASE("warpgroup kernels agree with the reference for every head dim and tile", "[wgmma]") {
+TEST_CASE("warpgroup kernels agree with the reference for every head dim and tile", "[tiles]") {
   check_agrees(case_of({}, kMixed));
   check_agrees(case_of({.variant = variant("plain", false), .dtype = "f16"}, kMixed));
   check_agrees(case_of({.qk = 64, .vo = 64}, {{200, 1}, {200, 900}, 1, 3}));
+  check_agrees(case_of({.qk = 64, .vo = 64, .q_tile = 192}, kMixed));
+  check_agrees(case_of({.variant = variant("plain", false), .qk = 128, .vo = 64, .q_tile = 192},
+                       {{3, 200}, {190, 700}, 32, 1}));
   check_agrees(case_of({.qk = 192, .vo = 128, .dtype = "f16"}, {{70}, {333}, 2, 1}));
   check_agrees(case_of({.qk = 64, .vo = 128, .kv_tile = 96}, {{40}, {700}, 16, 1}));
   check_agrees(case_of({.variant = variant("plain", false), .qk = 128, .vo = 64, .kv_tile = 64},
                        {{3, 200}, {190, 700}, 8, 1}));
 }
 
-TEST_CASE("warpgroup kernels agree with the reference in every layout", "[wgmma]") {
+TEST_CASE("warpgroup kernels agree with the reference in every layout", "[layouts]") {
   check_agrees(case_of({.layout = {{"kv", "padded"}}}, kMixed));
   for (const int page : {8, 16, 128}) check_agrees(case_of({.layout = paged(page)}, kMixed));
   check_agrees(case_of({.layout = paged(192), .kv_tile = 96}, kMixed));
 }
 
-TEST_CASE("warpgroup kernels agree with the reference for every variant they do", "[wgmma]") {
+TEST_CASE("warpgroup kernels agree with the reference for every variant they do", "[variants]") {
   const Json window = {{"mask", {{"window_left", "runtime"}}}};
   check_agrees(case_of({.variant = variant("window", true, window)}, {{300}, {700}}, {},
                        {{"window_left", 100}}));
@@ -121,7 +126,7 @@ TEST_CASE("warpgroup kernels agree with the reference for every variant they do"
   check_agrees(case_of({.variant = variant("linear", true, linear)}, kMixed));
 }
 
-TEST_CASE("states that several warpgroup items leave are merged", "[wgmma]") {
+TEST_CASE("states that several warpgroup items leave are merged", "[layouts]") {
   const Json json = case_of({.variant = variant("plain", false)}, {{9, 1}, {5000, 2700}});
   const std::unique_ptr<Engine> engine = make_test_engine();
   const CaseFile file = parse_or_fail(json.dump());
@@ -172,7 +177,7 @@ constexpr Mutant kMutants[] = {
      "item.bounds.end - 1, columns"},
 };
 
-TEST_CASE("every fault of the warpgroup pipeline is noticed under every order", "[wgmma]") {
+TEST_CASE("every fault of the warpgroup pipeline is noticed under every order", "[protocol]") {
   const CaseFile file = parse_or_fail(kProtocolCase.dump());
   for (const Mutant& mutant : kMutants) {
     for (int seed = 0; seed < kSeeds; ++seed) {
@@ -185,7 +190,7 @@ TEST_CASE("every fault of the warpgroup pipeline is noticed under every order", 
   }
 }
 
-TEST_CASE("the warpgroup pipeline is clean under every order", "[wgmma]") {
+TEST_CASE("the warpgroup pipeline is clean under every order", "[protocol]") {
   const CaseFile file = parse_or_fail(kProtocolCase.dump());
   for (int seed = 0; seed < 4 * kSeeds; ++seed) {
     INFO("seed " << seed);

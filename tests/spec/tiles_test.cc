@@ -202,6 +202,8 @@ TEST_CASE("a tile may name the warpgroup kernels") {
   const KernelChoice choice = choice_of(paged, 128, 96);
   CHECK(step_down(paged, choice)->classes == std::vector<TileClass>{{128, 64, 2}});
   CHECK_FALSE(step_down(paged, choice_of(paged, 128, 64)).ok());
+  CHECK(choice_of(spec_of({90, 'a'}, 64, 64), 192, 128) ==
+        KernelChoice{"attention_wgmma", {{192, 128, 2}}, 512, 49152 + 65536 + 176 + 448 + 16, 1});
   paged.layout.page_size = 128;  // no multiple of 96, but of 64
   CHECK(step_down(paged, choice_of(paged, 128, 128))->classes[0].kv == 64);
 }
@@ -214,6 +216,7 @@ TEST_CASE("what the warpgroup kernels do not do is refused") {
   };
   const Spec spec = spec_of({90, 'a'}, 128, 128);
   const std::string lacks = "$.tile.family: attention_wgmma of this version does not do ";
+  CHECK(refused(spec, FixedTile{192, 128, TileFamily::kWgmma}).code == Code::kResourceLimit);
   CHECK(refusal(spec, 64).find("$.tile.q: query tile 64 is not supported") == 0);
   CHECK(refusal(spec, 128, 32).find("$.tile.kv: KV tile 32 is not supported") == 0);
   CHECK(refusal(spec_of({90}, 128, 128)).find("needs sm_90a, and the target is sm_90") !=
