@@ -354,6 +354,9 @@ LOOM_DEVICE void attention_wgmma(const MappedAttentionArgs& args) {
     if (warp_index() == 0)
       MappedCopies<Config, Class>{args, plan, ring, {}, {}, {}}.copy_queue(items);
     if (warp_index() == 1) fetch_queue(ring, attention, plan, queue);
+    if constexpr (!kMapsQueries<Config, Class>) {
+      if (threadIdx.x >= QueryCrew::kFirst) gather_queries(ring, attention, items);
+    }
   } else {
     take_registers<kProductRegisters<Ring::kConsumers>>();
     const Variant variant(plan, attention);

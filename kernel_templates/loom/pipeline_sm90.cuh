@@ -6,6 +6,7 @@
 // the warpgroups with its queries.
 #pragma once
 
+#include "loom/copy.cuh"
 #include "loom/ops_sm90.cuh"
 #include "loom/queue.cuh"
 
@@ -13,6 +14,17 @@ namespace loom {
 
 constexpr int kGroupThreads = 128;  // of a warpgroup
 constexpr int kKeptSlots = 4;       // of items: one stored, one multiplied, one copied, one fetched
+
+// Whether a query tile is whole tokens, and so one box of a map; else its rows are gathered.
+template <class Config, class Class>
+constexpr bool kMapsQueries = Class::kQ % Config::kGroupSize == 0;
+
+// The warps that gather queries: the last two of the copying warpgroup.
+struct QueryCrew {
+  static constexpr int kFirst = 64;
+  static constexpr int kThreads = 64;
+  LOOM_DEVICE static int thread() { return static_cast<int>(threadIdx.x) - kFirst; }
+};
 
 // A stage of a ring, and the parity of the phase that its barriers are in on this turn.
 template <int stages>
@@ -39,6 +51,8 @@ struct MappedRing {
   static constexpr int kOtherBytes = Class::kStages * (KTile::kBytes + VTile::kBytes) +
                                      kBarrierBytes + kKeptSlots * int{sizeof(Kept)} + kScratchBytes;
   static constexpr int kStages = Class::kStages;
+  static constexpr int kKeptReaders =  // warps
+      1 + 4 * kConsumers + (kMapsQueries<Config, Class> ? 0 : QueryCrew::kThreads / 32);
   // Two, where there is room, so that an item's queries are there before the last one is over.
   static constexpr int kQueryTiles = (Config::kSharedBytes - kOtherBytes) / QTile::kBytes;
   static constexpr int kKeys = kQueryTiles * QTile::kBytes;
@@ -89,13 +103,13 @@ struct MappedRing {
     }
 #pragma unroll
     for (int stage = 0; stage < kQueryTiles; ++stage) {
-      barrier_init(queries_full(stage), 1);
+      barrier_init(queries_full(stage), kMapsQueries<Config, Class> ? 1 : QueryCrew::kThreads);
       barrier_init(queries_free(stage), kConsumers);
     }
 #pragma unroll
     for (int slot = 0; slot < kKeptSlots; ++slot) {
       barrier_init(kept_full(slot), 1);
-      barrier_init(kept_free(slot), 1 + 4 * kConsumers);  // whoever reads it, a warp each
+      barrier_init(kept_free(slot), kKeptReaders);
     }
     barrier_init(tail_landed(), 1);
     barrier_init_done();
@@ -167,8 +181,6 @@ struct MappedCopies {
   static constexpr int kBoxRows = kSmallPages ? Config::kPageSize : Class::kKv;
   static constexpr int kBoxes = Class::kKv / kBoxRows;
   static_assert(kBoxes <= 32 && kBoxRows % 8 == 0, "a box is whole swizzle patterns of one lane");
-  static constexpr int kTokens = Class::kQ / Config::kGroupSize;  // of a query tile
-  static_assert(kTokens * Config::kGroupSize == Class::kQ, "a query tile is one box");
 
   // Where this lane's box of a tile stands.
   struct Box {
@@ -267,7 +279,7 @@ struct MappedCopies {
     int rows = max(kept.work.item.kv_end - walk.position, 0);  // whole tiles, but for the last
     Box before = box(kept, walk.position);
     copy_keys(kept, before);
-    copy_queries(kept);
+    if constexpr (kMapsQueries<Config, Class>) copy_queries(kept);
 #pragma unroll 1
     for (walk.advance(); walk.left > 0; walk.advance()) {
       const Box next = box(kept, walk.position);
@@ -296,5 +308,30 @@ struct MappedCopies {
     }
   }
 };
+
+// Queries whose tiles begin within a token. What cp.async brought is shown to the products as other
+// stores are.
+template <class Config, class Class>
+LOOM_DEVICE void gather_queries(const MappedRing<Config, Class>& ring, const AttentionArgs& args,
+                                int items) {
+  using Ring = MappedRing<Config, Class>;
+  typename Ring::KeptPlace place;
+  typename Ring::QueryPlace queries;
+#pragma unroll 1
+  for (int i = 0; i < items; ++i) {
+    barrier_wait(ring.kept_full(place.stage), place.parity);
+    barrier_wait(ring.queries_free(queries.stage), queries.parity ^ 1);
+    const Kept& kept = ring.kept(place.stage);
+    copy_queries<Config, QueryCrew>(ring.queries(queries.stage), args, kept.request, kept.work);
+    copy_async_commit();
+    copy_async_wait<0>();
+    fence_async_proxy();
+    barrier_arrive(ring.queries_full(queries.stage));
+    __syncwarp();
+    if (lane_index() == 0) barrier_arrive(ring.kept_free(place.stage));
+    place.advance();
+    queries.advance();
+  }
+}
 
 }  // namespace loom

@@ -75,10 +75,6 @@ Status check_fits(const Spec& spec, int q, int kv) {
   }
   if (bytes_of(spec.dtype.kv) != 2)
     return refuse("dtype.kv " + std::string(json_name(spec.dtype.kv)), "use \"auto\"");
-  if (q % spec.group_size != 0) {
-    return refuse("group_size " + std::to_string(spec.group_size),
-                  "allowed: divisors of the query tile");
-  }
   ATTNLOOM_CHECK(check_head_dims(spec.head_dim, q));
   ATTNLOOM_CHECK(check_variant_fits(spec.variant));
   return check_pages(spec.layout, kv);

@@ -95,6 +95,8 @@ TEST_CASE("warpgroup kernels agree with the reference for every head dim and til
   check_agrees(case_of({.qk = 64, .vo = 64, .q_tile = 192}, kMixed));
   check_agrees(case_of({.variant = variant("plain", false), .qk = 128, .vo = 64, .q_tile = 192},
                        {{3, 200}, {190, 700}, 32, 1}));
+  check_agrees(case_of({}, {{60, 0, 5, 131}, {300, 40, 0, 411}, 7, 1}));
+  check_agrees(case_of({.qk = 64, .vo = 64, .q_tile = 192}, {{70, 9}, {300, 40}, 5, 2}));
   check_agrees(case_of({.qk = 192, .vo = 128, .dtype = "f16"}, {{70}, {333}, 2, 1}));
   check_agrees(case_of({.qk = 64, .vo = 128, .kv_tile = 96}, {{40}, {700}, 16, 1}));
   check_agrees(case_of({.variant = variant("plain", false), .qk = 128, .vo = 64, .kv_tile = 64},
@@ -137,14 +139,18 @@ TEST_CASE("states that several warpgroup items leave are merged", "[layouts]") {
 
 // Two requests and pages that end in NaN; several items a queue, so that stages and slots come
 // round.
-const Json kProtocolCase = case_of({.layout = paged(16), .qk = 64, .vo = 64, .kv_tile = 64},
-                                   {{70, 33, 40}, {300, 205, 150}, 4, 1});
+CaseFile protocol_case(int group) {
+  return parse_or_fail(case_of({.layout = paged(16), .qk = 64, .vo = 64, .kv_tile = 64},
+                               {{70, 33, 40}, {300, 205, 150}, group, 1})
+                           .dump());
+}
 
 struct Mutant {
   const char* name;
   const char* header;
   const char* from;
   const char* to;
+  int group = 4;
 };
 constexpr const char* kAlgorithm = "attention_wgmma.cuh";
 constexpr const char* kPipeline = "loom/pipeline_sm90.cuh";
@@ -164,10 +170,14 @@ constexpr Mutant kMutants[] = {
     {"wrong swizzle", "loom/warpgroup.cuh", "kSwizzle128 = u64{1} << 62",
      "kSwizzle128 = u64{2} << 62"},
     {"rows behind the last key left as they are", kPipeline, "clear_tail(rows);", ";"},
-    {"cleared rows not shown to the products", kPipeline, "fence_async_proxy();", ";"},
+    {"cleared rows not shown to the products", kPipeline, "fence_async_proxy();\n    __syncwarp();",
+     "__syncwarp();"},
+    {"gathered queries not shown to the products", kPipeline,
+     "fence_async_proxy();\n    barrier_arrive", "barrier_arrive", 3},
+    {"gathered queries not waited for", kPipeline, "copy_async_wait<0>();", ";", 3},
     {"barriers not shown to the copies", kPipeline, "barrier_init_done();", ";"},
     {"an item overwritten while it is read", kPipeline,
-     "barrier_init(kept_free(slot), 1 + 4 * kConsumers);", "barrier_init(kept_free(slot), 1);"},
+     "barrier_init(kept_free(slot), kKeptReaders);", "barrier_init(kept_free(slot), 1);"},
     {"a stage overwritten while it is read", kPipeline,
      "barrier_wait(ring.keys_free(keys.stage), keys.parity ^ 1);", ";"},
     {"nobody's turn", kAlgorithm, "group() + 1 == kGroups ? 0 : group() + 1", "group()"},
@@ -178,8 +188,8 @@ constexpr Mutant kMutants[] = {
 };
 
 TEST_CASE("every fault of the warpgroup pipeline is noticed under every order", "[protocol]") {
-  const CaseFile file = parse_or_fail(kProtocolCase.dump());
   for (const Mutant& mutant : kMutants) {
+    const CaseFile file = protocol_case(mutant.group);
     for (int seed = 0; seed < kSeeds; ++seed) {
       INFO(mutant.name << ", seed " << seed);
       const std::unique_ptr<Engine> engine = make_edited_engine(seed, [&](Source& source) {
@@ -191,7 +201,7 @@ TEST_CASE("every fault of the warpgroup pipeline is noticed under every order", 
 }
 
 TEST_CASE("the warpgroup pipeline is clean under every order", "[protocol]") {
-  const CaseFile file = parse_or_fail(kProtocolCase.dump());
+  const CaseFile file = protocol_case(GENERATE(3, 4));
   for (int seed = 0; seed < 4 * kSeeds; ++seed) {
     INFO("seed " << seed);
     const std::unique_ptr<Engine> engine = make_edited_engine(seed, [](Source&) {});

@@ -224,9 +224,6 @@ TEST_CASE("what the warpgroup kernels do not do is refused") {
   CHECK(refusal(spec_of({90, 'a'}, 128, 96)) == lacks + "head_dim 128, 96");
   CHECK(refusal(spec_of({90, 'a'}, 80, 128)) == lacks + "head_dim 80, 128");
   Spec other = spec;
-  other.group_size = 6;
-  CHECK(refusal(other) == lacks + "group_size 6");
-  other = spec;
   other.dtype.kv = DType::kE4m3;
   CHECK(refusal(other) == lacks + "dtype.kv e4m3");
   other = spec;
