@@ -6,7 +6,6 @@
 // the warpgroups with its queries.
 #pragma once
 
-#include "loom/copy.cuh"
 #include "loom/ops_sm90.cuh"
 #include "loom/queue.cuh"
 
@@ -19,8 +18,16 @@ constexpr int kKeptSlots = 4;       // of items: one stored, one multiplied, one
 template <class Config, class Class>
 constexpr bool kMapsQueries = Class::kQ % Config::kGroupSize == 0;
 
-// The warps that gather queries: the last two of the copying warpgroup.
-struct QueryCrew {
+// Whether a KV tile is a few boxes of a map, whole patterns of the swizzle each: of tokens that
+// follow each other, of one page, or of whole pages.
+template <class Config, class Class>
+constexpr bool kMapsKeys =
+    !Config::kPaged || (Config::kPageSize % 8 == 0 && (Class::kKv % Config::kPageSize == 0
+                                                           ? Class::kKv / Config::kPageSize <= 32
+                                                           : Config::kPageSize % Class::kKv == 0));
+
+// The warps that gather what is not mapped: the last two of the copying warpgroup.
+struct GatherCrew {
   static constexpr int kFirst = 64;
   static constexpr int kThreads = 64;
   LOOM_DEVICE static int thread() { return static_cast<int>(threadIdx.x) - kFirst; }
@@ -51,8 +58,12 @@ struct MappedRing {
   static constexpr int kOtherBytes = Class::kStages * (KTile::kBytes + VTile::kBytes) +
                                      kBarrierBytes + kKeptSlots * int{sizeof(Kept)} + kScratchBytes;
   static constexpr int kStages = Class::kStages;
+  static constexpr bool kGathers = !kMapsQueries<Config, Class> || !kMapsKeys<Config, Class>;
   static constexpr int kKeptReaders =  // warps
-      1 + 4 * kConsumers + (kMapsQueries<Config, Class> ? 0 : QueryCrew::kThreads / 32);
+      1 + 4 * kConsumers + (kGathers ? GatherCrew::kThreads / 32 : 0);
+  // Who arrives when a tile has landed.
+  static constexpr int kKeyCopiers = kMapsKeys<Config, Class> ? 1 : GatherCrew::kThreads;
+  static constexpr int kQueryCopiers = kMapsQueries<Config, Class> ? 1 : GatherCrew::kThreads;
   // Two, where there is room, so that an item's queries are there before the last one is over.
   static constexpr int kQueryTiles = (Config::kSharedBytes - kOtherBytes) / QTile::kBytes;
   static constexpr int kKeys = kQueryTiles * QTile::kBytes;
@@ -96,14 +107,14 @@ struct MappedRing {
   LOOM_DEVICE void init() const {
 #pragma unroll
     for (int stage = 0; stage < kStages; ++stage) {
-      barrier_init(keys_full(stage), 1);
+      barrier_init(keys_full(stage), kKeyCopiers);
       barrier_init(keys_free(stage), kConsumers);
-      barrier_init(values_full(stage), 1);
+      barrier_init(values_full(stage), kKeyCopiers);
       barrier_init(values_free(stage), kConsumers);
     }
 #pragma unroll
     for (int stage = 0; stage < kQueryTiles; ++stage) {
-      barrier_init(queries_full(stage), kMapsQueries<Config, Class> ? 1 : QueryCrew::kThreads);
+      barrier_init(queries_full(stage), kQueryCopiers);
       barrier_init(queries_free(stage), kConsumers);
     }
 #pragma unroll
@@ -180,7 +191,6 @@ struct MappedCopies {
   static constexpr bool kSmallPages = Config::kPaged && Config::kPageSize < Class::kKv;
   static constexpr int kBoxRows = kSmallPages ? Config::kPageSize : Class::kKv;
   static constexpr int kBoxes = Class::kKv / kBoxRows;
-  static_assert(kBoxes <= 32 && kBoxRows % 8 == 0, "a box is whole swizzle patterns of one lane");
 
   // Where this lane's box of a tile stands.
   struct Box {
@@ -273,8 +283,16 @@ struct MappedCopies {
                 kept.work.kv_head(), token);
   }
 
-  // In the order in which they are multiplied: keys, and then the values of the tile before.
   LOOM_DEVICE void copy_item(const Kept& kept) {
+    if constexpr (kMapsKeys<Config, Class>) {
+      copy_tiles(kept);
+    } else if constexpr (kMapsQueries<Config, Class>) {
+      copy_queries(kept);
+    }
+  }
+
+  // In the order in which they are multiplied: keys, and then the values of the tile before.
+  LOOM_DEVICE void copy_tiles(const Kept& kept) {
     Walk walk(kv_bounds<Config, Class>(plan, kept.request, kept.work));
     int rows = max(kept.work.item.kv_end - walk.position, 0);  // whole tiles, but for the last
     Box before = box(kept, walk.position);
@@ -308,30 +326,5 @@ struct MappedCopies {
     }
   }
 };
-
-// Queries whose tiles begin within a token. What cp.async brought is shown to the products as other
-// stores are.
-template <class Config, class Class>
-LOOM_DEVICE void gather_queries(const MappedRing<Config, Class>& ring, const AttentionArgs& args,
-                                int items) {
-  using Ring = MappedRing<Config, Class>;
-  typename Ring::KeptPlace place;
-  typename Ring::QueryPlace queries;
-#pragma unroll 1
-  for (int i = 0; i < items; ++i) {
-    barrier_wait(ring.kept_full(place.stage), place.parity);
-    barrier_wait(ring.queries_free(queries.stage), queries.parity ^ 1);
-    const Kept& kept = ring.kept(place.stage);
-    copy_queries<Config, QueryCrew>(ring.queries(queries.stage), args, kept.request, kept.work);
-    copy_async_commit();
-    copy_async_wait<0>();
-    fence_async_proxy();
-    barrier_arrive(ring.queries_full(queries.stage));
-    __syncwarp();
-    if (lane_index() == 0) barrier_arrive(ring.kept_free(place.stage));
-    place.advance();
-    queries.advance();
-  }
-}
 
 }  // namespace loom
