@@ -142,6 +142,9 @@ def hopper_rows():
         yield Row(f"{name}_causal", prefill(batch, length), (FA3, "cuDNN"), bar=causal, issue="F", tile=(128, 128))
         whole = prefill(batch, length, causal=False)
         yield Row(f"{name}_full", whole, (FA3, "cuDNN"), bar=full, issue="F", tile=(128, 128))
+    for causal, word in ((True, "causal"), (False, "full")):
+        shape = prefill(1, 16384, q_heads=32, kv_heads=32, head_dim=64, causal=causal)
+        yield Row(f"hopper_d64_1x16384_{word}", shape, (FA3, "cuDNN"), bar=1.0, issue="F", tile=(192, 128))
 
 
 def cache_rows():

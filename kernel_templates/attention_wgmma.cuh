@@ -6,17 +6,19 @@
 // (FlashAttention-3, Shah et al. 2024).
 #pragma once
 
+#include "loom/gather_sm90.cuh"
 #include "loom/mask.cuh"
-#include "loom/pipeline_sm90.cuh"
 #include "loom/warpgroup.cuh"
 
 namespace loom {
 
-// Registers a thread, of 65536: the copying warpgroup needs few.
-template <int consumers>
-constexpr int kCopyRegisters = consumers == 2 ? 40 : 32;
-template <int consumers>
-constexpr int kProductRegisters = consumers == 2 ? 232 : 160;
+// Registers a thread, of 65536. Copying takes few; addresses of gathered rows take more.
+template <int consumers, bool gathers_keys>
+constexpr int kCopyRegisters = gathers_keys     ? 56
+                               : consumers == 2 ? 40
+                                                : 32;
+template <int consumers, bool gathers_keys>
+constexpr int kProductRegisters = (consumers == 2 ? 232 : 160) - (gathers_keys ? 8 : 0);
 
 // The warpgroups that multiply, as the crew that finishes an item, and their turns. Named barrier 0
 // is that of the whole CTA.
@@ -349,13 +351,17 @@ LOOM_DEVICE void attention_wgmma(const MappedAttentionArgs& args) {
   if (threadIdx.x == 0) ring.init();
   __syncthreads();
   if (threadIdx.x < kGroupThreads) {
-    give_registers<kCopyRegisters<Ring::kConsumers>>();
+    give_registers<kCopyRegisters<Ring::kConsumers, !kMapsKeys<Config, Class>>>();
     const int items = queue.end - queue.begin;
     if (warp_index() == 0)
       MappedCopies<Config, Class>{args, plan, ring, {}, {}, {}}.copy_queue(items);
     if (warp_index() == 1) fetch_queue(ring, attention, plan, queue);
+    if constexpr (Ring::kGathers) {
+      if (threadIdx.x >= GatherCrew::kFirst)
+        GatheredCopies<Config, Class>{attention, plan, ring, {}, {}, {}}.copy_queue(items);
+    }
   } else {
-    take_registers<kProductRegisters<Ring::kConsumers>>();
+    take_registers<kProductRegisters<Ring::kConsumers, !kMapsKeys<Config, Class>>>();
     const Variant variant(plan, attention);
     GroupRows<Config, Class, Variant> rows{attention, plan, variant, ring, {}, {}, {}};
     Consumers<Config>::begin_turns();

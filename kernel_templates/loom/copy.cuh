@@ -39,14 +39,14 @@ LOOM_DEVICE void copy_row(const Tile& tile, int row, int lane, const T* from, bo
 }
 
 // Query rows, packed as token * group + head within the group.
-template <class Config, class Tile>
+template <class Config, class Crew = WholeCta<Config>, class Tile>
 LOOM_DEVICE void copy_queries(const Tile& tile, const AttentionArgs& args,
                               const RequestRow& request, const Work& work) {
-  constexpr int kRowsPerPass = Config::kThreads / kQueryLanes;
+  constexpr int kRowsPerPass = Crew::kThreads / kQueryLanes;
   const u16* base = static_cast<const u16*>(args.q);
 #pragma unroll 1
   for (int pass = 0; pass < Tile::kRows; pass += kRowsPerPass) {
-    const int row = pass + static_cast<int>(threadIdx.x) / kQueryLanes;
+    const int row = pass + Crew::thread() / kQueryLanes;
     if (Tile::kRows % kRowsPerPass != 0 && row >= Tile::kRows) break;
     const int packed = work.item.q_row + row;
     const int token = packed / Config::kGroupSize;
@@ -55,8 +55,8 @@ LOOM_DEVICE void copy_queries(const Tile& tile, const AttentionArgs& args,
         query_row<Config>(args, request, token) * args.q_token_stride +
         (static_cast<i64>(work.kv_head()) * Config::kGroupSize + packed % Config::kGroupSize) *
             args.q_head_stride;
-    copy_row<kQueryLanes>(tile, row, static_cast<int>(threadIdx.x) % kQueryLanes,
-                          exists ? base + offset : base, exists);
+    copy_row<kQueryLanes>(tile, row, Crew::thread() % kQueryLanes, exists ? base + offset : base,
+                          exists);
   }
 }
 

@@ -206,15 +206,6 @@ LOOM_DEVICE void merge_tile(const PlanHeader& plan, const OutputRows<Config, Var
   }
 }
 
-// The threads that finish an item together: here all of the CTA.
-template <class Config>
-struct WholeCta {
-  static constexpr int kThreads = Config::kThreads;
-  LOOM_DEVICE static int thread() { return static_cast<int>(threadIdx.x); }
-  LOOM_DEVICE static int warp() { return warp_index(); }
-  LOOM_DEVICE static void sync() { __syncthreads(); }
-};
-
 // Announces this item's partial state to its output tile, or that of a shared prefix to those of
 // all its members; the last arriver at a tile writes it: all threads together, or of members a warp
 // each (one member after the other took 4 us each, 32 of them in one CTA). `tile_rows`: of the

@@ -14,6 +14,25 @@ namespace loom {
 constexpr int kGroupThreads = 128;  // of a warpgroup
 constexpr int kKeptSlots = 4;       // of items: one stored, one multiplied, one copied, one fetched
 
+// Whether a query tile is whole tokens, and so one box of a map; else its rows are gathered.
+template <class Config, class Class>
+constexpr bool kMapsQueries = Class::kQ % Config::kGroupSize == 0;
+
+// Whether a KV tile is a few boxes of a map, whole patterns of the swizzle each: of tokens that
+// follow each other, of one page, or of whole pages.
+template <class Config, class Class>
+constexpr bool kMapsKeys =
+    !Config::kPaged || (Config::kPageSize % 8 == 0 && (Class::kKv % Config::kPageSize == 0
+                                                           ? Class::kKv / Config::kPageSize <= 32
+                                                           : Config::kPageSize % Class::kKv == 0));
+
+// The warps that gather what is not mapped: the last two of the copying warpgroup.
+struct GatherCrew {
+  static constexpr int kFirst = 64;
+  static constexpr int kThreads = 64;
+  LOOM_DEVICE static int thread() { return static_cast<int>(threadIdx.x) - kFirst; }
+};
+
 // A stage of a ring, and the parity of the phase that its barriers are in on this turn.
 template <int stages>
 struct RingPlace {
@@ -39,6 +58,12 @@ struct MappedRing {
   static constexpr int kOtherBytes = Class::kStages * (KTile::kBytes + VTile::kBytes) +
                                      kBarrierBytes + kKeptSlots * int{sizeof(Kept)} + kScratchBytes;
   static constexpr int kStages = Class::kStages;
+  static constexpr bool kGathers = !kMapsQueries<Config, Class> || !kMapsKeys<Config, Class>;
+  static constexpr int kKeptReaders =  // warps
+      1 + 4 * kConsumers + (kGathers ? GatherCrew::kThreads / 32 : 0);
+  // Who arrives when a tile has landed.
+  static constexpr int kKeyCopiers = kMapsKeys<Config, Class> ? 1 : GatherCrew::kThreads;
+  static constexpr int kQueryCopiers = kMapsQueries<Config, Class> ? 1 : GatherCrew::kThreads;
   // Two, where there is room, so that an item's queries are there before the last one is over.
   static constexpr int kQueryTiles = (Config::kSharedBytes - kOtherBytes) / QTile::kBytes;
   static constexpr int kKeys = kQueryTiles * QTile::kBytes;
@@ -82,20 +107,20 @@ struct MappedRing {
   LOOM_DEVICE void init() const {
 #pragma unroll
     for (int stage = 0; stage < kStages; ++stage) {
-      barrier_init(keys_full(stage), 1);
+      barrier_init(keys_full(stage), kKeyCopiers);
       barrier_init(keys_free(stage), kConsumers);
-      barrier_init(values_full(stage), 1);
+      barrier_init(values_full(stage), kKeyCopiers);
       barrier_init(values_free(stage), kConsumers);
     }
 #pragma unroll
     for (int stage = 0; stage < kQueryTiles; ++stage) {
-      barrier_init(queries_full(stage), 1);
+      barrier_init(queries_full(stage), kQueryCopiers);
       barrier_init(queries_free(stage), kConsumers);
     }
 #pragma unroll
     for (int slot = 0; slot < kKeptSlots; ++slot) {
       barrier_init(kept_full(slot), 1);
-      barrier_init(kept_free(slot), 1 + 4 * kConsumers);  // whoever reads it, a warp each
+      barrier_init(kept_free(slot), kKeptReaders);
     }
     barrier_init(tail_landed(), 1);
     barrier_init_done();
@@ -166,9 +191,6 @@ struct MappedCopies {
   static constexpr bool kSmallPages = Config::kPaged && Config::kPageSize < Class::kKv;
   static constexpr int kBoxRows = kSmallPages ? Config::kPageSize : Class::kKv;
   static constexpr int kBoxes = Class::kKv / kBoxRows;
-  static_assert(kBoxes <= 32 && kBoxRows % 8 == 0, "a box is whole swizzle patterns of one lane");
-  static constexpr int kTokens = Class::kQ / Config::kGroupSize;  // of a query tile
-  static_assert(kTokens * Config::kGroupSize == Class::kQ, "a query tile is one box");
 
   // Where this lane's box of a tile stands.
   struct Box {
@@ -261,13 +283,21 @@ struct MappedCopies {
                 kept.work.kv_head(), token);
   }
 
-  // In the order in which they are multiplied: keys, and then the values of the tile before.
   LOOM_DEVICE void copy_item(const Kept& kept) {
+    if constexpr (kMapsKeys<Config, Class>) {
+      copy_tiles(kept);
+    } else if constexpr (kMapsQueries<Config, Class>) {
+      copy_queries(kept);
+    }
+  }
+
+  // In the order in which they are multiplied: keys, and then the values of the tile before.
+  LOOM_DEVICE void copy_tiles(const Kept& kept) {
     Walk walk(kv_bounds<Config, Class>(plan, kept.request, kept.work));
     int rows = max(kept.work.item.kv_end - walk.position, 0);  // whole tiles, but for the last
     Box before = box(kept, walk.position);
     copy_keys(kept, before);
-    copy_queries(kept);
+    if constexpr (kMapsQueries<Config, Class>) copy_queries(kept);
 #pragma unroll 1
     for (walk.advance(); walk.left > 0; walk.advance()) {
       const Box next = box(kept, walk.position);

@@ -27,4 +27,13 @@ struct Kept {
   int full_begin, full_end;  // as in KvBounds
 };
 
+// The threads that share a piece of work: here all of the CTA.
+template <class Config>
+struct WholeCta {
+  static constexpr int kThreads = Config::kThreads;
+  LOOM_DEVICE static int thread() { return static_cast<int>(threadIdx.x); }
+  LOOM_DEVICE static int warp() { return static_cast<int>(threadIdx.x >> 5); }
+  LOOM_DEVICE static void sync() { __syncthreads(); }
+};
+
 }  // namespace loom

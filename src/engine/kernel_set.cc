@@ -138,6 +138,9 @@ Status KernelSet::State::check_in_the_air(int index) {
     return make_error(Code::kCompileTimeout, "", "the kernel is still being compiled",
                       "call again later: the compile goes on");
   landing.reset();
+  // One that lacked registers is walked again: the failure is remembered, and a smaller tile
+  // follows.
+  if (outcome->status().code == Code::kResourceLimit) return ok_status();
   return outcome->status();
 }
 

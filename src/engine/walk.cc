@@ -9,6 +9,7 @@
 #include "render/render.h"
 #include "spec/check.h"
 #include "spec/tiles.h"
+#include "spec/wgmma_tiles.h"
 
 namespace attnloom {
 namespace {
@@ -32,6 +33,10 @@ EntryFigures figures_of(const Artifact& artifact, const std::string& entry) {
 
 bool spills(const EntryFigures& figures) {
   return figures.spill_store_bytes > 0 || figures.spill_load_bytes > 0;
+}
+
+bool lacks_registers(const Status& failure, const KernelChoice& choice) {
+  return failure.code == Code::kResourceLimit && choice.family == kWgmmaFamily;
 }
 
 struct Step {
@@ -127,7 +132,17 @@ Result<WalkResult> walk(Engine::State& engine, const WalkRequest& request) {
   kernel.choice = request.choice;
   kernel.target = request.spec->target->name();
   for (;;) {
-    ATTNLOOM_TRY(Step step, take_step(engine, request, kernel.choice));
+    Result<Step> taken = take_step(engine, request, kernel.choice);
+    if (!taken.ok()) {
+      // Products that ptxas serialised for want of registers are as good as spilled.
+      if (!lacks_registers(taken.status(), kernel.choice)) return taken.status();
+      Result<KernelChoice> smaller = step_down(*request.spec, kernel.choice);
+      if (!smaller.ok()) return taken.status();
+      count(engine.tallies.step_downs);
+      kernel.choice = std::move(smaller).value();
+      continue;
+    }
+    Step step = std::move(taken).value();
     kernel.entry = std::move(step.entry);
     kernel.request_key = std::move(step.request_key);
     result.landing = std::move(step.obtained.landing);

@@ -16,6 +16,8 @@
 #include "plan/least_chunk.h"
 #include "plan/least_loaded.h"
 #include "plan/query_tile.h"
+#include "plan/sections.h"
+#include "spec/wgmma_tiles.h"
 
 namespace attnloom {
 namespace {
@@ -25,6 +27,7 @@ namespace {
 // runs, not thousands of items).
 struct Run {
   bool prefix = false;  // of a shared prefix
+  int section = 0;
   double cost = 0;
   int tile = 0;  // index of the query tile
   int first_chunk = 0;
@@ -82,8 +85,7 @@ class Scheduler {
         check_room("merges", std::ssize(schedule_.merges), layout.max_merges, "max_batch"));
     ATTNLOOM_CHECK(check_room("partial rows", partial_rows_, layout.max_partial_rows, "max_batch"));
     schedule_.partial_rows = partial_rows_;
-    sort_runs();
-    assign();
+    put_in_order();
     if (cost_.judges) schedule_.figures.reachable = reachable();
     if (take_shorter(layout, block)) return std::move(schedule_);
     scatter(place_items(block, layout, schedule_.stored_items));
@@ -248,11 +250,31 @@ class Scheduler {
     return std::max({even, longest, (steps + items + border * (ctas_ - 1)) / ctas_ + step});
   }
 
+  bool has_sections() const { return kernel_.family == kWgmmaFamily && shared_.empty(); }
+  double good_balance() const { return has_sections() ? kGoodBalanceOfSections : kGoodBalance; }
+  bool is_balanced() const {
+    return schedule_.figures.makespan <= good_balance() * schedule_.figures.ideal;
+  }
+
+  // Runs to queues, section by section where that leaves the queues in balance.
+  void put_in_order() {
+    if (has_sections()) {
+      const std::pmr::vector<int> sections = sections_of(spec_, workload_.kv_heads, rows_, memory_);
+      for (Run& run : runs_) run.section = sections[tiles_[run.tile].request];
+    }
+    sort_runs();
+    assign();
+    if (!has_sections() || is_balanced()) return;
+    for (Run& run : runs_) run.section = 0;
+    sort_runs();
+    assign();
+  }
+
   // The contiguous cut instead, where Algorithm 1 is out of balance and its longest queue is the
   // shorter one. (Where tokens cost nothing a line has no length to cut.)
   bool take_shorter(const PlanLayout& layout, std::vector<std::byte>& block) {
     if (selection_.batch_invariant || choice_ == ScheduleChoice::kAlgorithm1 || cost_.beta <= 0 ||
-        !shared_.empty() || schedule_.figures.makespan <= kGoodBalance * schedule_.figures.ideal)
+        !shared_.empty() || is_balanced())
       return false;
     const ContiguousCut other(tiles_, kernel_.classes, ctas_, workload_.kv_heads, costs_,
                               cost_.profile != nullptr, memory_);
@@ -268,10 +290,11 @@ class Scheduler {
     runs_.push_back(run);
   }
 
-  // Shared prefixes, then longest first.
+  // Shared prefixes, then section by section longest first.
   void sort_runs() {
     const auto before = [](const Run& a, const Run& b) {
       if (a.prefix != b.prefix) return a.prefix;
+      if (a.section != b.section) return a.section < b.section;
       if (a.cost != b.cost) return a.cost > b.cost;
       return std::tie(a.tile, a.first_chunk) < std::tie(b.tile, b.first_chunk);
     };
@@ -299,6 +322,7 @@ class Scheduler {
   // of one cost, so the CTAs of a gang always carry the same load, and whoever takes the first
   // lane's item is followed by the others in order.
   void assign() {
+    order_.clear();
     order_.reserve(static_cast<std::size_t>(items_ / lanes_));
     LeastLoaded gangs(ctas_ / lanes_, memory_);
     double total = 0;

@@ -11,12 +11,12 @@
 namespace attnloom {
 namespace {
 
-constexpr int kGroupRows = 64;      // of one warpgroup
-constexpr int kGroupThreads = 128;  // of a warpgroup
-constexpr int kSlabColumns = 64;    // of 16 bits, as wide as the swizzle
-constexpr int kPatternRows = 8;     // of one swizzle pattern
-constexpr int kMostBoxes = 32;      // of a KV tile: a lane of the copying warp each
-constexpr int kKeptSlots = 4;       // items in flight (loom/pipeline_sm90.cuh)
+constexpr int kGroupRows = 64;        // of one warpgroup
+constexpr int kGroupThreads = 128;    // of a warpgroup
+constexpr int kWideValuesTile = 128;  // beyond it a thread has 160 registers instead of 232
+constexpr int kNarrowValues = 64;
+constexpr int kSlabColumns = 64;  // of 16 bits, as wide as the swizzle
+constexpr int kKeptSlots = 4;     // items in flight (loom/pipeline_sm90.cuh)
 constexpr int kScratchBytes = 16;
 constexpr int kBarrierBytes = 8;
 constexpr int kOtherBarriers = 6 + 2 * kKeptSlots;  // beside the four of each stage
@@ -28,7 +28,13 @@ Status refuse(std::string what, std::string remedy) {
 }
 
 // A map copies 128 bytes of a row at a time, and products accumulate values of these widths.
-Status check_head_dims(const HeadDim& dims) {
+Status check_head_dims(const HeadDim& dims, int q) {
+  if (q > kWideValuesTile && dims.vo > kNarrowValues) {
+    return make_error(Code::kResourceLimit, "$.tile.q",
+                      "query tile " + std::to_string(q) + " of " + kWgmmaFamily +
+                          " has registers for head_dim.vo " + std::to_string(kNarrowValues),
+                      "use query tile " + std::to_string(kWideValuesTile));
+  }
   const bool keys = dims.qk % kSlabColumns == 0 && dims.qk <= 192;
   const bool values = dims.vo == 64 || dims.vo == 128;
   if (keys && values) return ok_status();
@@ -47,18 +53,7 @@ Status check_variant_fits(const Variant& variant) {
   return ok_status();
 }
 
-// A box of a map is a page's rows or, of larger pages, a tile's.
-Status check_pages(const Layout& layout, int kv) {
-  if (layout.kv == KvLayout::kBsr) return refuse("layout \"bsr\"", "use \"auto\"");
-  if (layout.kv != KvLayout::kPaged) return ok_status();
-  const int page = layout.page_size;
-  const bool divides = kv % page == 0 && kv / page <= kMostBoxes;
-  if (page % kPatternRows == 0 && (divides || page % kv == 0)) return ok_status();
-  return refuse("page_size " + std::to_string(page) + " with KV tile " + std::to_string(kv),
-                "allowed: multiples of 8 that divide the KV tile or are a multiple of it");
-}
-
-Status check_fits(const Spec& spec, int q, int kv) {
+Status check_fits(const Spec& spec, int q) {
   if (*spec.target != Target{90, 'a'}) {
     return make_error(
         Code::kSpecUnsupported, "$.tile.family",
@@ -67,13 +62,10 @@ Status check_fits(const Spec& spec, int q, int kv) {
   }
   if (bytes_of(spec.dtype.kv) != 2)
     return refuse("dtype.kv " + std::string(json_name(spec.dtype.kv)), "use \"auto\"");
-  if (q % spec.group_size != 0) {
-    return refuse("group_size " + std::to_string(spec.group_size),
-                  "allowed: divisors of the query tile");
-  }
-  ATTNLOOM_CHECK(check_head_dims(spec.head_dim));
+  ATTNLOOM_CHECK(check_head_dims(spec.head_dim, q));
   ATTNLOOM_CHECK(check_variant_fits(spec.variant));
-  return check_pages(spec.layout, kv);
+  if (spec.layout.kv == KvLayout::kBsr) return refuse("layout \"bsr\"", "use \"auto\"");
+  return ok_status();
 }
 
 // MappedRing (loom/pipeline_sm90.cuh) counts the same.
@@ -101,7 +93,7 @@ Status check_one_of(const char* path, const char* what, int given, const Tiles& 
 Result<KernelChoice> wgmma_kernel(const Spec& spec, int q, int kv) {
   ATTNLOOM_CHECK(check_one_of("$.tile.q", "query tile", q, kWgmmaQueryTiles));
   ATTNLOOM_CHECK(check_one_of("$.tile.kv", "KV tile", kv, kWgmmaKvTiles));
-  ATTNLOOM_CHECK(check_fits(spec, q, kv));
+  ATTNLOOM_CHECK(check_fits(spec, q));
   const TileClass tile{q, kv, kTileStages};
   const int most = target_limits(*spec.target).shared_bytes_per_cta;
   int shared = bytes_with(spec, tile, 2);

@@ -10,7 +10,7 @@
 namespace attnloom {
 
 inline constexpr const char* kWgmmaFamily = "attention_wgmma";
-inline constexpr int kWgmmaQueryTiles[] = {128};  // 64 rows a warpgroup
+inline constexpr int kWgmmaQueryTiles[] = {128, 192};  // 64 rows a warpgroup
 inline constexpr int kWgmmaKvTiles[] = {64, 96, 128};
 
 // The kernel of query tile `q` and KV tile `kv`. Refused (path "$.tile" or below) when one is no

@@ -148,6 +148,67 @@ TEST_CASE("the contiguous cut where Algorithm 1 leaves CTAs idle") {
 
 // Causal, 2 CTAs: what no row of a tile sees weighs nothing. Query tile 16 of 48 tokens sees 16, 32
 // and 48 keys: 32 + 48 against 64 in Algorithm 1's order.
+// Requests of 4096 tokens, 16 MiB of keys and values each: a section.
+constexpr int kSectionTokens = 4096;
+
+Spec hopper_spec(bool causal) {
+  Spec spec = test::ragged_spec();
+  spec.head_dim = {128, 128};
+  spec.variant.mask.causal = causal;
+  return spec;
+}
+
+std::vector<KernelChoice> hopper_kernel() {
+  std::vector<KernelChoice> kernels = test::one_kernel(128, 128);
+  kernels[0].family = "attention_wgmma";
+  return kernels;
+}
+
+bool takes_requests_in_order(const Tables& tables) {
+  for (std::size_t cta = 0; cta + 1 < tables.cta_begin.size(); ++cta) {
+    for (int i = tables.cta_begin[cta] + 1; i < tables.cta_begin[cta + 1]; ++i)
+      if (tables.items[i].request < tables.items[i - 1].request) return false;
+  }
+  return true;
+}
+
+TEST_CASE("warpgroup kernels read section by section, each longest first") {
+  Batch batch;
+  batch.kv_heads = 8;
+  for (int i = 0; i < 3; ++i) batch.add(kSectionTokens, kSectionTokens);
+  const Plan plan = plan_or_fail(hopper_spec(true), hopper_kernel(), batch, 4);
+  const Tables tables = read_plan(plan);
+  CHECK(takes_requests_in_order(tables));
+  CHECK(tables.items[0].q_row == kSectionTokens - 128);
+  CHECK(plan.figures.makespan <= 1.05 * plan.figures.ideal);
+  CHECK_FALSE(takes_requests_in_order(
+      read_plan(plan_or_fail(hopper_spec(true), test::one_kernel(128, 128), batch, 4))));
+}
+
+TEST_CASE("small requests share a section") {
+  Batch batch;
+  batch.kv_heads = 8;
+  for (int i = 0; i < 4; ++i) batch.add(kSectionTokens / 4, kSectionTokens / 4);
+  CHECK_FALSE(takes_requests_in_order(
+      read_plan(plan_or_fail(hopper_spec(true), hopper_kernel(), batch, 4))));
+}
+
+TEST_CASE("sections that leave CTAs idle are given up") {
+  Batch batch;
+  batch.kv_heads = 8;
+  batch.add(kSectionTokens, kSectionTokens).add(128, 15 * kSectionTokens);
+  const Plan plan = plan_or_fail(hopper_spec(true), hopper_kernel(), batch, 16);
+  CHECK(read_plan(plan).items[0].request == 1);
+}
+
+TEST_CASE("warpgroup kernels are cut contiguously for more than a few percent only") {
+  // 33 equal tiles on 2 CTAs: 17 against 16.5.
+  Batch batch;
+  batch.add(33 * 128, kSectionTokens);
+  CHECK_FALSE(plan_or_fail(hopper_spec(false), hopper_kernel(), batch, 2).figures.contiguous);
+  CHECK(plan_or_fail(hopper_spec(false), test::one_kernel(128, 128), batch, 2).figures.contiguous);
+}
+
 TEST_CASE("keys that causality hides weigh nothing") {
   Batch batch;
   batch.add(48, 48);

@@ -99,6 +99,9 @@ TEST_CASE("spec_to_json fills in defaults and is read back as the same spec") {
   spec.layout = {KvLayout::kPaged, 16};
   spec.tile = FixedTile{64, 32};
   CHECK(parsed(spec_to_json(spec)) == spec);
+  spec.tile = FixedTile{128, 64, TileFamily::kWgmma};
+  CHECK(spec_to_json(spec)["tile"]["family"] == "attention_wgmma");
+  CHECK(parsed(spec_to_json(spec)) == spec);
   Spec merge;
   merge.kernel = KernelKind::kMerge;
   merge.dtype.o = DType::kF16;

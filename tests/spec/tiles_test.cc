@@ -181,6 +181,62 @@ TEST_CASE("tiles that cannot be are refused with the numbers") {
         "tile {\"q\": 1, \"kv\": 32} needs 132208 bytes of shared memory, sm_86 has 101376");
 }
 
+// 2 * 16384 * 2 bytes of queries, two stages of 128 rows of K and V, 22 barriers of 8 bytes, four
+// slots of 112 and 16 bytes; with qk 192 there is room for one query tile only.
+TEST_CASE("a tile may name the warpgroup kernels") {
+  const auto choice_of = [](const Spec& spec, int q, int kv) {
+    Spec named = spec;
+    named.tile = FixedTile{q, kv, TileFamily::kWgmma};
+    const auto kernels = kernel_set(named);
+    INFO(kernels.status().to_string());
+    REQUIRE(kernels.ok());
+    REQUIRE(kernels->size() == 1);
+    return kernels->front();
+  };
+  CHECK(choice_of(spec_of({90, 'a'}, 128, 128), 128, 128) ==
+        KernelChoice{"attention_wgmma", {{128, 128, 2}}, 384, 65536 + 131072 + 176 + 448 + 16, 1});
+  CHECK(choice_of(spec_of({90, 'a'}, 192, 128), 128, 128).shared_bytes ==
+        49152 + 163840 + 176 + 448 + 16);
+  Spec paged = spec_of({90, 'a'}, 64, 128);
+  paged.layout = {KvLayout::kPaged, 16};
+  const KernelChoice choice = choice_of(paged, 128, 96);
+  CHECK(step_down(paged, choice)->classes == std::vector<TileClass>{{128, 64, 2}});
+  CHECK_FALSE(step_down(paged, choice_of(paged, 128, 64)).ok());
+  CHECK(choice_of(spec_of({90, 'a'}, 64, 64), 192, 128) ==
+        KernelChoice{"attention_wgmma", {{192, 128, 2}}, 512, 49152 + 65536 + 176 + 448 + 16, 1});
+  paged.layout.page_size = 5;  // gathered
+  CHECK(choice_of(paged, 128, 128).shared_bytes == 2 * 16384 + 65536 + 32768 + 176 + 448 + 16 - 0);
+}
+
+TEST_CASE("what the warpgroup kernels do not do is refused") {
+  const auto refusal = [](const Spec& spec, int q = 128, int kv = 128) {
+    const Status status = refused(spec, FixedTile{q, kv, TileFamily::kWgmma});
+    CHECK(status.code == Code::kSpecUnsupported);
+    return status.path + ": " + status.cause;
+  };
+  const Spec spec = spec_of({90, 'a'}, 128, 128);
+  const std::string lacks = "$.tile.family: attention_wgmma of this version does not do ";
+  CHECK(refused(spec, FixedTile{192, 128, TileFamily::kWgmma}).code == Code::kResourceLimit);
+  CHECK(refusal(spec, 64).find("$.tile.q: query tile 64 is not supported") == 0);
+  CHECK(refusal(spec, 128, 32).find("$.tile.kv: KV tile 32 is not supported") == 0);
+  CHECK(refusal(spec_of({90}, 128, 128)).find("needs sm_90a, and the target is sm_90") !=
+        std::string::npos);
+  CHECK(refusal(spec_of({90, 'a'}, 128, 96)) == lacks + "head_dim 128, 96");
+  CHECK(refusal(spec_of({90, 'a'}, 80, 128)) == lacks + "head_dim 80, 128");
+  Spec other = spec;
+  other.dtype.kv = DType::kE4m3;
+  CHECK(refusal(other) == lacks + "dtype.kv e4m3");
+  other = spec;
+  other.variant.mask.custom = true;
+  CHECK(refusal(other) == lacks + "mask.custom");
+  other = spec;
+  other.variant.key_transform = "x.scale(2.0f);";
+  CHECK(refusal(other) == lacks + "variant.key_transform");
+  other = spec;
+  other.layout = {KvLayout::kBsr, 0, 1, 1};
+  CHECK(refusal(other) == lacks + "layout \"bsr\"");
+}
+
 // D = 256: 256 registers for O alone in a 128-row tile of four warps, 128 in one of eight.
 TEST_CASE("eight warps where four do not fit") {
   Spec spec = spec_of({90, 'a'}, 256, 256);

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// What no tensor map copies for attention_wgmma: query tiles that begin within a token, and keys in
+// pages that are no whole swizzle patterns. Two warps gather rows by cp.async; what it brought is
+// shown to the products as other stores are.
+#pragma once
+
+#include "loom/copy.cuh"
+#include "loom/pipeline_sm90.cuh"
+
+namespace loom {
+
+template <class Config, class Class>
+struct GatheredCopies {
+  using Ring = MappedRing<Config, Class>;
+  static constexpr int kRowsPerPass = GatherCrew::kThreads / kQueryLanes;
+
+  const AttentionArgs& args;
+  const PlanHeader& plan;
+  Ring ring;
+  typename Ring::QueryPlace queries;
+  typename Ring::Place keys;
+  typename Ring::Place values;
+  u32 landing = 0;  // the barrier of the copies that are under way; 0: none
+
+  // Copies are waited for when those behind them are under way. (Consumers that wait for the first
+  // have freed what the second overwrite.)
+  LOOM_DEVICE void commit(u32 full) {
+    copy_async_commit();
+    if (landing != 0) arrive<1>();
+    landing = full;
+  }
+  template <int left>
+  LOOM_DEVICE void arrive() {
+    copy_async_wait<left>();
+    fence_async_proxy();
+    barrier_arrive(landing);
+  }
+
+  // Rows behind the last key become zeros.
+  template <class Tile>
+  LOOM_DEVICE void copy_rows(const Tile& tile, const Kept& kept, const void* cache, i64 page_stride,
+                             i64 token_stride, i64 head_stride, int position) const {
+    const u16* head = static_cast<const u16*>(cache) + kept.work.kv_head() * head_stride;
+    const int* pages = args.page_indices + kept.request.kv_begin;
+    const int end = kept.work.item.kv_end;
+#pragma unroll 2
+    for (int pass = 0; pass < Class::kKv; pass += kRowsPerPass) {
+      const int row = pass + GatherCrew::thread() / kQueryLanes;
+      const int token = position + row;
+      const bool exists = token < end;
+      const i64 page = exists ? pages[token / Config::kPageSize] : 0;
+      const i64 offset = page * page_stride + token % Config::kPageSize * token_stride;
+      copy_row<kQueryLanes>(tile, row, GatherCrew::thread() % kQueryLanes,
+                            exists ? head + offset : head, exists);
+    }
+  }
+
+  LOOM_DEVICE void copy_keys(const Kept& kept, int position) {
+    barrier_wait(ring.keys_free(keys.stage), keys.parity ^ 1);
+    copy_rows(ring.keys(keys.stage), kept, args.k, args.k_page_stride, args.k_token_stride,
+              args.k_head_stride, position);
+    commit(ring.keys_full(keys.stage));
+    keys.advance();
+  }
+  LOOM_DEVICE void copy_values(const Kept& kept, int position) {
+    barrier_wait(ring.values_free(values.stage), values.parity ^ 1);
+    copy_rows(ring.values(values.stage), kept, args.v, args.v_page_stride, args.v_token_stride,
+              args.v_head_stride, position);
+    commit(ring.values_full(values.stage));
+    values.advance();
+  }
+  LOOM_DEVICE void gather_queries(const Kept& kept) {
+    barrier_wait(ring.queries_free(queries.stage), queries.parity ^ 1);
+    copy_queries<Config, GatherCrew>(ring.queries(queries.stage), args, kept.request, kept.work);
+    commit(ring.queries_full(queries.stage));
+    queries.advance();
+  }
+
+  // In the order in which they are multiplied, as in MappedCopies.
+  LOOM_DEVICE void copy_item(const Kept& kept) {
+    if constexpr (!kMapsKeys<Config, Class>) {
+      TileWalk<Class> walk(kv_bounds<Config, Class>(plan, kept.request, kept.work));
+      copy_keys(kept, walk.position);
+      if constexpr (!kMapsQueries<Config, Class>) gather_queries(kept);
+#pragma unroll 1
+      for (walk.advance(); walk.left > 0; walk.advance()) {
+        copy_keys(kept, walk.position);
+        copy_values(kept, walk.position + Class::kKv);
+      }
+      copy_values(kept, walk.position + Class::kKv);
+    } else {
+      gather_queries(kept);
+    }
+  }
+
+  LOOM_DEVICE void copy_queue(int items) {
+    typename Ring::KeptPlace place;
+#pragma unroll 1
+    for (int i = 0; i < items; ++i) {
+      barrier_wait(ring.kept_full(place.stage), place.parity);
+      copy_item(ring.kept(place.stage));
+      if constexpr (kMapsKeys<Config, Class>) {  // nothing follows that these could wait behind
+        arrive<0>();
+        landing = 0;
+      }
+      __syncwarp();
+      if (lane_index() == 0) barrier_arrive(ring.kept_free(place.stage));
+      place.advance();
+    }
+    if (landing != 0) arrive<0>();
+  }
+};
+
+}  // namespace loom
