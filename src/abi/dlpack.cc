@@ -64,10 +64,13 @@ Status convert(const DlTensor& given, alm_tensor* out) {
   out->data = static_cast<char*>(given.data) + given.byte_offset;
   out->dtype = dtype;
   out->rank = given.rank;
+  // Strides of a tensor without elements say nothing: numpy 2.4 gives 0, a dense row has 1.
+  const bool empty =
+      std::find(given.shape, given.shape + given.rank, 0) != given.shape + given.rank;
   std::int64_t dense = 1;
   for (int i = given.rank - 1; i >= 0; --i) {
     out->shape[i] = given.shape[i];
-    out->strides[i] = given.strides ? given.strides[i] : dense;
+    out->strides[i] = given.strides && !empty ? given.strides[i] : dense;
     dense *= given.shape[i];
   }
   return ok_status();
