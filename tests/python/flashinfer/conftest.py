@@ -2,8 +2,6 @@
 """Each test of a function runs with arrays of numpy in f16, and with torch's CPU tensors in bf16 where torch is installed;
 both on the simulated device. ATTNLOOM_TEST_DEVICE=cuda: torch's on a GPU."""
 
-import importlib
-import importlib.util
 import os
 
 import numpy as np
@@ -12,13 +10,6 @@ from attnloom._context import default_context
 from float64_attention import attend, attend_paged
 
 LOG2_E = np.log2(np.e)
-
-
-def torch_or_skip():
-    spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:  # a folder of tests is called torch, too
-        pytest.skip("torch is not installed here")
-    return importlib.import_module("torch")
 
 
 class Kit:
@@ -31,7 +22,7 @@ class Kit:
         self.device = "cpu"
         self._generator = np.random.default_rng(11)
         if framework == "torch":
-            self.torch = torch_or_skip()
+            self.torch = pytest.importorskip("torch")
             self.dtype, self.tolerance = self.torch.bfloat16, 2e-2
             if os.environ.get("ATTNLOOM_TEST_DEVICE") == "cuda":
                 self.device = "cuda"

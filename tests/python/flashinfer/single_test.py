@@ -5,7 +5,7 @@ import attnloom
 import numpy as np
 import pytest
 from attnloom import flashinfer
-from conftest import LOG2_E, attend_where, torch_or_skip
+from conftest import LOG2_E, attend_where
 
 
 def tensors(kit, q_len=5, kv_len=12, dim_vo=64):
@@ -140,7 +140,7 @@ def test_a_captured_plan_is_for_its_graph_alone(kit, monkeypatch):
 
 
 def test_8_bit_keys_and_values():
-    torch = torch_or_skip()
+    torch = pytest.importorskip("torch")
     generator = torch.Generator().manual_seed(0)
     q = torch.randn(3, 4, 64, generator=generator).bfloat16()
     k, v = (torch.randn(9, 2, 64, generator=generator).to(torch.float8_e4m3fn) for _ in range(2))
