@@ -321,8 +321,8 @@ TEST_CASE("requests that are nothing but their prefix", "[shared]") {
   CHECK(judge_run(file, run_case(*make_test_engine(), file)) == "");
   if (on_cuda()) return;
   const auto engine = make_edited_engine(0, [&](Source& source) {
-    replace_once(source, "loom/epilogue.cuh", "i += Config::kThreads / 32",
-                 "i += Config::kThreads / 16");
+    replace_once(source, "loom/epilogue.cuh", "i += Crew::kThreads / 32",
+                 "i += Crew::kThreads / 16");
   });
   CHECK(judge_run(file, run_case(*engine, file)) != "");
 }
