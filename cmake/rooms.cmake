@@ -31,6 +31,12 @@ function(attnloom_json_header target)
   endif()
 endfunction()
 
+# With CMAKE_UNITY_BUILD (what the presets of users and CI set: half the time) files are compiled several at once. These
+# stand alone, since they share names of an anonymous namespace with others of their target.
+function(attnloom_alone)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # attnloom_room(NAME SOURCES a.cc ... DEPENDS base spec ... [LIBRARIES imported::targets ...])
 function(attnloom_room name)
   cmake_parse_arguments(ROOM "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})

@@ -205,10 +205,10 @@ TEST_CASE("who waits for another process's compile is told its pid, and after a 
 
 // B105.
 TEST_CASE("a child forked from an engine that compiled compiles with threads of its own") {
+  Gate gate;
   StubEngine one({.root = "", .has_device = false});
   const std::string target = R"("target": "sm_90a", )";
   REQUIRE(one.open(one_kernel_spec("", target))->prepare().ok());
-  Gate gate;
   one.compiler->before = [&] { gate.wait(); };
   const auto in_flight = one.open(one_kernel_spec("", target, 128));
   REQUIRE_FALSE(in_flight->acquire(0, nullptr, {.policy = Policy::kAsync}).ok());

@@ -59,8 +59,8 @@ TEST_CASE("a kernel that spills is followed down before the callback comes") {
 }
 
 TEST_CASE("all who wait for a compile that fails get its error, once each") {
-  StubEngine one({.root = ""});
   Gate gate;
+  StubEngine one({.root = ""});
   one.compiler->before = [&] { gate.wait(); };
   one.compiler->fail = [](const Source&) {
     return make_error(Code::kCompileFailed, "$.variant.logits_transform",
@@ -89,9 +89,9 @@ TEST_CASE("all who wait for a compile that fails get its error, once each") {
 }
 
 TEST_CASE("cancel ends one waiter; the compile is stopped when it was the last, and begins anew") {
-  StubEngine one({.root = ""});
   Gate gate;
   std::atomic<int> stopped{0};
+  StubEngine one({.root = ""});
   one.compiler->interruptible = [&](const Source&, const Interrupt& interrupt) {
     gate.wait();
     while (one.compiler->compiles == 0 && interrupt.reason() == Code::kOk)
@@ -122,8 +122,8 @@ TEST_CASE("cancel ends one waiter; the compile is stopped when it was the last, 
 }
 
 TEST_CASE("what has not begun is withdrawn, and its callback comes from cancel") {
-  StubEngine one({.root = "", .more = [](EngineOptions& options) { options.jobs = 1; }});
   Gate gate;
+  StubEngine one({.root = "", .more = [](EngineOptions& options) { options.jobs = 1; }});
   one.compiler->before = [&] { gate.wait(); };
   const auto running = Pending::start(one.open(one_kernel_spec()), Priority::kRequest, {});
   gate.wait_for_waiters(1);
@@ -138,8 +138,8 @@ TEST_CASE("what has not begun is withdrawn, and its callback comes from cancel")
 }
 
 TEST_CASE("one that gives up does not stop a compile that a plan or a waiter still wants") {
-  StubEngine one({.root = ""});
   Gate gate;
+  StubEngine one({.root = ""});
   one.compiler->before = [&] { gate.wait(); };
   const auto kernels = one.open(one_kernel_spec());
   const auto pending = Pending::start(kernels, Priority::kRequest, {});
@@ -153,9 +153,9 @@ TEST_CASE("one that gives up does not stop a compile that a plan or a waiter sti
 }
 
 TEST_CASE("close returns after the callback, and may be called by it") {
+  Gate known;
   StubEngine one({.root = ""});
   std::shared_ptr<Pending> pending;
-  Gate known;
   std::atomic<bool> over{false};
   pending = Pending::start(one.open(one_kernel_spec()), Priority::kRequest, [&](const Status&) {
     known.wait();
@@ -173,9 +173,9 @@ TEST_CASE("an engine that ends with compiles in flight ends every waiter, and le
   std::vector<std::shared_ptr<Pending>> pendings;
   auto compiler = std::make_shared<CompilerScript>();
   {
+    Gate gate;
     StubEngine one({.root = "", .more = [](EngineOptions& options) { options.jobs = 2; }});
     compiler = one.compiler;
-    Gate gate;
     one.compiler->interruptible = [&](const Source&, const Interrupt& interrupt) {
       gate.wait();
       while (interrupt.reason() == Code::kOk) std::this_thread::yield();

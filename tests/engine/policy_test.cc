@@ -18,8 +18,8 @@ constexpr AcquireOptions kAsyncly = {.policy = Policy::kAsync};
 
 TEST_CASE("a waiter that runs out of time is COMPILE_TIMEOUT, and the compile goes on") {
   const TempDirectory root;
-  StubEngine one({.root = root / "cache"});
   Gate gate;
+  StubEngine one({.root = root / "cache"});
   one.compiler->before = [&] { gate.wait(); };
   const auto kernels = one.open(one_kernel_spec());
   const Status status =
@@ -36,8 +36,8 @@ TEST_CASE("a waiter that runs out of time is COMPILE_TIMEOUT, and the compile go
 }
 
 TEST_CASE("async has a kernel compiled once, however often it is asked for, and loads it later") {
-  StubEngine one({.root = ""});
   Gate gate;
+  StubEngine one({.root = ""});
   one.compiler->before = [&] { gate.wait(); };
   const auto kernels = one.open(one_kernel_spec());
   for (int i = 0; i < 3; ++i)
@@ -55,8 +55,8 @@ TEST_CASE("async has a kernel compiled once, however often it is asked for, and 
 
 // B55.
 TEST_CASE("a compile that lands while a stream captures is loaded after the capture only") {
-  StubEngine one({.root = ""});
   Gate gate;
+  StubEngine one({.root = ""});
   one.compiler->before = [&] { gate.wait(); };
   const auto kernels = one.open(one_kernel_spec());
   int stream = 0;
@@ -73,8 +73,8 @@ TEST_CASE("a compile that lands while a stream captures is loaded after the capt
 
 TEST_CASE(
     "an error of an async compile is told with the user's line, and again without a compile") {
-  StubEngine one({.root = ""});
   Gate gate;
+  StubEngine one({.root = ""});
   one.compiler->before = [&] { gate.wait(); };
   one.compiler->fail = [](const Source&) {
     return make_error(Code::kCompileFailed, "$.variant.logits_transform",
@@ -136,8 +136,8 @@ TEST_CASE("a compile past its deadline is stopped, counted and not kept") {
 }
 
 TEST_CASE("compiles at a time stay within `jobs`, and requests pass what is prewarmed") {
-  StubEngine one({.root = "", .more = [](EngineOptions& options) { options.jobs = 1; }});
   Gate gate;
+  StubEngine one({.root = "", .more = [](EngineOptions& options) { options.jobs = 1; }});
   const auto first = one.open(one_kernel_spec());
   const auto prewarmed = one.open(one_kernel_spec(R"("logits_transform": "return logits;")"));
   const auto requested =
@@ -258,10 +258,10 @@ std::pair<int, int> wanted_kernels() {
 
 TEST_CASE("fallback plans with a kernel that is there until the one that is wanted has landed") {
   const auto [short_kernel, long_kernel] = wanted_kernels();
+  Gate gate;
   StubEngine one({.root = ""});
   AutoPlan plan(one, Policy::kFallback);
   REQUIRE(plan.kernels->acquire(short_kernel).ok());
-  Gate gate;
   one.compiler->before = [&] { gate.wait(); };
   for (int step = 0; step < 3; ++step) {
     REQUIRE(plan.update(kLong).ok());
@@ -284,9 +284,9 @@ TEST_CASE("fallback takes a kernel of a read-only layer, and without any waits f
     StubEngine earlier({.root = root / "shipped"});
     REQUIRE(earlier.open(auto_spec())->acquire(short_kernel).ok());
   }
+  Gate gate;
   StubEngine one({.root = "", .read_only = {root / "shipped"}});
   StubEngine bare({.root = ""});
-  Gate gate;
   one.compiler->before = [&] { gate.wait(); };
   bare.compiler->before = [&] { gate.wait(); };
   AutoPlan plan(one, Policy::kFallback);
@@ -342,11 +342,11 @@ TEST_CASE("without jit fallback serves a set of which one kernel is cached") {
 
 TEST_CASE("an async plan keeps the last good plan until the kernel has landed") {
   const auto [short_kernel, long_kernel] = wanted_kernels();
+  Gate gate;
   StubEngine one({.root = ""});
   AutoPlan plan(one, Policy::kAsync);
   REQUIRE(plan.kernels->acquire(short_kernel).ok());
   REQUIRE(plan.update(kShort).ok());
-  Gate gate;
   one.compiler->before = [&] { gate.wait(); };
   CHECK(plan.update(kLong).code == Code::kCompileTimeout);
   CHECK(plan.used() == short_kernel);

@@ -20,14 +20,14 @@
 
 namespace attnloom {
 
-// A gate that threads wait at until a test opens it.
+// A gate that threads wait at until a test opens it. It is declared before the engine whose threads
+// wait at it: they leave it at the latest when the engine ends.
 class Gate {
  public:
+  // Notifies under the lock: one that waited may end the gate as soon as it has the lock.
   void open() {
-    {
-      const std::lock_guard lock(mutex_);
-      open_ = true;
-    }
+    const std::lock_guard lock(mutex_);
+    open_ = true;
     changed_.notify_all();
   }
   void wait() {

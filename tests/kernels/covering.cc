@@ -70,11 +70,17 @@ std::vector<std::vector<int>> pairwise_rows(const std::vector<int>& levels, std:
   return rows;
 }
 
-std::vector<std::vector<int>> every_third(const std::vector<std::vector<int>>& rows,
-                                          std::size_t first) {
-  std::vector<std::vector<int>> part;
-  for (std::size_t i = first; i < rows.size(); i += 3) part.push_back(rows[i]);
-  return part;
+std::vector<std::vector<int>> part_of(const std::vector<std::vector<int>>& rows,
+                                      CoveringPart part) {
+  constexpr std::size_t kNinth = 9;
+  std::vector<std::vector<int>> taken;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const CoveringPart owner = i % kNinth == 0 ? CoveringPart::kNinth
+                               : i % 2 == 0    ? CoveringPart::kEven
+                                               : CoveringPart::kOdd;
+    if (owner == part) taken.push_back(rows[i]);
+  }
+  return taken;
 }
 
 std::vector<std::vector<int>> random_rows(const std::vector<int>& levels, int count,

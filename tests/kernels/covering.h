@@ -13,10 +13,10 @@ namespace attnloom::testing {
 // row is the best of some random candidates, so the array is small but not the smallest.
 std::vector<std::vector<int>> pairwise_rows(const std::vector<int>& levels, std::uint64_t seed);
 
-// Every third of `rows`, from `first` on: a covering array is three programs' worth of work, of
-// which a plain ./tools/test runs one.
-std::vector<std::vector<int>> every_third(const std::vector<std::vector<int>>& rows,
-                                          std::size_t first);
+// A covering array in three programs: every ninth row, which is what a plain ./tools/test runs, and
+// halves of the others.
+enum class CoveringPart { kNinth, kEven, kOdd };
+std::vector<std::vector<int>> part_of(const std::vector<std::vector<int>>& rows, CoveringPart part);
 
 // `count` rows drawn at random.
 std::vector<std::vector<int>> random_rows(const std::vector<int>& levels, int count,

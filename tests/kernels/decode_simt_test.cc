@@ -62,10 +62,10 @@ std::string kernel_of(Engine& engine, const Json& json) {
   return text;
 }
 
-void run_pairs(std::size_t first) {
+void run_pairs(CoveringPart covering) {
   const Factors factors = decode_factors();
   const std::vector<std::vector<int>> rows = pairwise_rows(levels(factors), kSeed);
-  const std::vector<std::vector<int>> part = every_third(rows, first);
+  const std::vector<std::vector<int>> part = part_of(rows, covering);
   WARN(part.size() << " of " << rows.size() << " cells, seed " << kSeed);
   run_cells(factors, part, kSeed);
 }
@@ -73,15 +73,15 @@ void run_pairs(std::size_t first) {
 }  // namespace
 
 TEST_CASE("query tile 1 agrees with the reference in a covering array, a", "[pairs_a]") {
-  run_pairs(0);
+  run_pairs(CoveringPart::kNinth);
 }
 
 TEST_CASE("query tile 1 agrees with the reference in a covering array, b", "[pairs_b]") {
-  run_pairs(1);
+  run_pairs(CoveringPart::kEven);
 }
 
 TEST_CASE("query tile 1 agrees with the reference in a covering array, c", "[pairs_c]") {
-  run_pairs(2);
+  run_pairs(CoveringPart::kOdd);
 }
 
 TEST_CASE("a batch of one packed row each gets query tile 1", "[rules]") {

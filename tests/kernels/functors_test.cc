@@ -91,13 +91,13 @@ void judge(Engine& engine, const Json& json) {
   CHECK(judge_run(file, run) == "");
 }
 
-void run_pairs(std::size_t first) {
+void run_pairs(CoveringPart covering) {
   const std::unique_ptr<Engine> engine = make_test_engine(kSeed);
   const std::vector<Json> all = variants();
   const std::vector<int> levels = {static_cast<int>(all.size()), 2, static_cast<int>(kTiles.size()),
                                    4, 2};
   const std::vector<std::vector<int>> rows = pairwise_rows(levels, kSeed);
-  const std::vector<std::vector<int>> part = every_third(rows, first);
+  const std::vector<std::vector<int>> part = part_of(rows, covering);
   WARN(part.size() << " of " << rows.size() << " cells, seed " << kSeed);
   for (const std::vector<int>& row : part) {
     const auto at = [&](int factor) { return static_cast<std::size_t>(row[factor]); };
@@ -109,15 +109,15 @@ void run_pairs(std::size_t first) {
 }  // namespace
 
 TEST_CASE("functors over layouts, classes, splits and head dims, a", "[pairs_a]") {
-  run_pairs(0);
+  run_pairs(CoveringPart::kNinth);
 }
 
 TEST_CASE("functors over layouts, classes, splits and head dims, b", "[pairs_b]") {
-  run_pairs(1);
+  run_pairs(CoveringPart::kEven);
 }
 
 TEST_CASE("functors over layouts, classes, splits and head dims, c", "[pairs_c]") {
-  run_pairs(2);
+  run_pairs(CoveringPart::kOdd);
 }
 
 // Chunks of several KV tiles: the query rows must be transformed with the first of them only. Head

@@ -18,11 +18,11 @@ TensorView tensor(TensorType type, std::initializer_list<std::int64_t> shape, De
 }
 
 // One query head a KV head, three queries, five keys, ragged.
-struct Case {
+struct QuantisedCase {
   Spec spec;
   AttentionTensors tensors;
 
-  explicit Case(DType kv, KvScale scale) {
+  explicit QuantisedCase(DType kv, KvScale scale) {
     spec.head_dim = {kDim, kDim};
     spec.dtype.kv = kv;
     spec.variant.kv_scale = scale;
@@ -50,7 +50,7 @@ struct Case {
 };
 
 TEST_CASE("scales of a quantised cache are taken as the spec says, and refused without it") {
-  Case given(DType::kE4m3, KvScale::kNone);
+  QuantisedCase given(DType::kE4m3, KvScale::kNone);
   REQUIRE(given.args().ok());
   CHECK(given.args()->k_scale == nullptr);
   given.tensors.k_scale = tensor(TensorType::kF32, {1}, 0x8000);
@@ -74,7 +74,7 @@ TEST_CASE("scales of a quantised cache are taken as the spec says, and refused w
 }
 
 TEST_CASE("strides of an 8-bit cache are multiples of 16 bytes, not of eight elements") {
-  Case given(DType::kE5m2, KvScale::kNone);
+  QuantisedCase given(DType::kE5m2, KvScale::kNone);
   given.tensors.v.strides[0] += 16;
   REQUIRE(given.args().ok());
   given.tensors.v.strides[0] -= 8;

@@ -14,7 +14,7 @@
 namespace attnloom::cli {
 namespace {
 
-struct Options {
+struct CacheOptions {
   CommonOptions common;
   std::vector<std::string> keys;
   bool details = false;     // ls --long
@@ -40,7 +40,7 @@ void add_details(const OwnCache& cache, const OwnFile& file, Json& row) {
     row["kernels"].push_back({{"name", figures.name}, {"registers", figures.registers}});
 }
 
-Result<int> list(const Options& options) {
+Result<int> list(const CacheOptions& options) {
   ATTNLOOM_TRY(const OwnCache cache, need_own_cache(options.common));
   const std::set<std::string> pinned = cache.root->care()->pins().all();
   std::vector<OwnFile> entries = list_entries(*cache.files, cache.base);
@@ -97,7 +97,7 @@ std::size_t names_in(const OwnCache& cache, const std::string& folder) {
   return names.ok() ? names->size() : 0;
 }
 
-Result<int> statistics(const Options& options) {
+Result<int> statistics(const CacheOptions& options) {
   ATTNLOOM_TRY(const OwnCache cache, need_own_cache(options.common));
   const std::vector<OwnFile> entries = list_entries(*cache.files, cache.base);
   const std::set<std::string> keys = cache.root->care()->pins().all();
@@ -140,7 +140,7 @@ Result<int> statistics(const Options& options) {
   return kAgrees;
 }
 
-Result<int> collect(const Options& options) {
+Result<int> collect(const CacheOptions& options) {
   ATTNLOOM_TRY(const OwnCache cache, need_own_cache(options.common));
   // Nothing was ever written: there is nothing to collect, and nothing is to be made.
   const bool empty = !cache.files->info(cache.base).exists;
@@ -198,7 +198,7 @@ void verify_bundle(const ReadOnlyPlace& bundle, Checked& checked) {
   }
 }
 
-Result<int> verify(const Options& options) {
+Result<int> verify(const CacheOptions& options) {
   ATTNLOOM_TRY(const OwnCache cache, need_own_cache(options.common));
   Checked checked;
   verify_place(*cache.files, cache.base, options.quarantine ? cache.root.get() : nullptr, checked);
@@ -221,7 +221,7 @@ Result<int> verify(const Options& options) {
   return checked.bad.empty() ? kAgrees : kDiffers;
 }
 
-Result<int> clear(const Options& options) {
+Result<int> clear(const CacheOptions& options) {
   ATTNLOOM_TRY(const OwnCache cache, need_own_cache(options.common));
   RootCare& care = *cache.root->care();
   Cleared done;
@@ -242,7 +242,7 @@ Result<int> clear(const Options& options) {
   return kAgrees;
 }
 
-Result<int> pin(const Options& options) {
+Result<int> pin(const CacheOptions& options) {
   ATTNLOOM_TRY(const OwnCache cache, need_own_cache(options.common));
   const std::set<std::string> present = keys_of(list_entries(*cache.files, cache.base));
   std::vector<std::string> keys;
@@ -263,7 +263,7 @@ Result<int> pin(const Options& options) {
 }
 
 // Digits name pins here, not entries: a pin may stand for an entry that is still to come.
-Result<int> unpin(const Options& options) {
+Result<int> unpin(const CacheOptions& options) {
   ATTNLOOM_TRY(const OwnCache cache, need_own_cache(options.common));
   const std::set<std::string> pinned = cache.root->care()->pins().all();
   std::vector<std::string> keys;
@@ -288,10 +288,10 @@ void add_cache(CLI::App& program, Invocation& invocation) {
   CLI::App& cache = *program.add_subcommand("cache", "look after the writable cache");
   cache.require_subcommand(1);
   const auto add = [&](const std::string& name, const std::string& help,
-                       Result<int> (*action)(const Options&)) {
-    auto options = std::make_shared<Options>();
-    CLI::App& command = add_command<Options>(cache, invocation, name, help, options, action);
-    return std::pair<CLI::App&, Options&>(command, *options);
+                       Result<int> (*action)(const CacheOptions&)) {
+    auto options = std::make_shared<CacheOptions>();
+    CLI::App& command = add_command<CacheOptions>(cache, invocation, name, help, options, action);
+    return std::pair<CLI::App&, CacheOptions&>(command, *options);
   };
   auto [ls, ls_options] = add("ls", "list the entries, the last used first", list);
   ls.add_flag("-l,--long", ls_options.details, "read each entry: target, kernels, registers");

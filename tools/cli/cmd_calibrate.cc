@@ -10,12 +10,12 @@
 namespace attnloom::cli {
 namespace {
 
-struct Options {
+struct CalibrateOptions {
   CommonOptions common;
   std::string output;
 };
 
-Result<int> run(const Options& options) {
+Result<int> run(const CalibrateOptions& options) {
   ATTNLOOM_TRY(const std::unique_ptr<Engine> engine,
                open_engine(options.common, device_kind(options.common)));
   ATTNLOOM_TRY(const Backend* backend, engine->backend());
@@ -42,8 +42,8 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 void add_calibrate(CLI::App& program, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
-  CLI::App& command = add_command<Options>(
+  auto options = std::make_shared<CalibrateOptions>();
+  CLI::App& command = add_command<CalibrateOptions>(
       program, invocation, "calibrate",
       "measure the figures of the planner's cost model on this device", options, run);
   command.add_option("-o,--output", options->output, "write the profile into this file")

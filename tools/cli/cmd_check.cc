@@ -9,7 +9,7 @@
 namespace attnloom::cli {
 namespace {
 
-struct Options {
+struct CheckOptions {
   CommonOptions common;
   std::string spec;
   std::vector<std::string> targets;
@@ -46,7 +46,7 @@ void print_kernel(const AcquiredKernel& kernel) {
   }
 }
 
-Result<Json> check_target(const Options& options, Engine& engine, const ParsedSpec& parsed) {
+Result<Json> check_target(const CheckOptions& options, Engine& engine, const ParsedSpec& parsed) {
   ATTNLOOM_TRY(const std::shared_ptr<KernelSet> set, engine.open(parsed));
   const std::string target = parsed.spec.target->name();
   if (!options.common.json) std::cout << target << '\n';
@@ -59,7 +59,7 @@ Result<Json> check_target(const Options& options, Engine& engine, const ParsedSp
   return Json{{"target", target}, {"kernels", std::move(kernels)}};
 }
 
-Result<int> run(const Options& options) {
+Result<int> run(const CheckOptions& options) {
   ATTNLOOM_TRY(ParsedSpec parsed, load_spec(options.spec));
   ATTNLOOM_TRY(const std::unique_ptr<Engine> engine,
                open_engine(options.common, DeviceKind::kNone));
@@ -81,8 +81,8 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 void add_check(CLI::App& program, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
-  CLI::App& command = add_command<Options>(
+  auto options = std::make_shared<CheckOptions>();
+  CLI::App& command = add_command<CheckOptions>(
       program, invocation, "check",
       "parse, check, render and compile a spec, and report its kernels", options, run);
   command.add_option("SPEC", options->spec, "spec or case file")->required();

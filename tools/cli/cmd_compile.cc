@@ -11,7 +11,7 @@
 namespace attnloom::cli {
 namespace {
 
-struct Options {
+struct CompileOptions {
   CommonOptions common;
   std::string spec;
   std::string target;
@@ -45,7 +45,7 @@ void print_row(const Json& row, const KernelChoice& choice) {
             << row["request_key"].get<std::string>() << '\n';
 }
 
-Result<int> run(const Options& options) {
+Result<int> run(const CompileOptions& options) {
   ATTNLOOM_TRY(ParsedSpec parsed, load_spec(options.spec));
   ATTNLOOM_CHECK(settle_target(options.common, options.target, parsed.spec));
   ATTNLOOM_TRY(const std::unique_ptr<Engine> engine,
@@ -76,8 +76,8 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 void add_compile(CLI::App& program, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
-  CLI::App& command = add_command<Options>(
+  auto options = std::make_shared<CompileOptions>();
+  CLI::App& command = add_command<CompileOptions>(
       program, invocation, "compile", "compile the kernels of a spec into the cache", options, run);
   command.add_option("SPEC", options->spec, "spec or case file")->required();
   command.add_option("--target", options->target, "sm_NN[a|f], in place of the spec's")

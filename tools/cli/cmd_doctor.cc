@@ -20,7 +20,7 @@
 namespace attnloom::cli {
 namespace {
 
-struct Options {
+struct DoctorOptions {
   CommonOptions common;
 };
 
@@ -114,7 +114,7 @@ Json environment_json(const Environment& environment) {
   return json;
 }
 
-Json report(const Options& options) {
+Json report(const DoctorOptions& options) {
   const std::unique_ptr<FileSystem> files = make_real_file_system();
   const Environment environment = read_environment();
   Json json = {{"version", ATTNLOOM_VERSION},
@@ -214,7 +214,7 @@ void print_text(const Json& json) {
 
 // A missing compiler or driver is a fact; a place that somebody named and that cannot be used is a
 // fault.
-Result<int> run(const Options& options) {
+Result<int> run(const DoctorOptions& options) {
   const Json json = report(options);
   if (options.common.json)
     print_json(json);
@@ -226,9 +226,9 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 void add_doctor(CLI::App& program, Invocation& invocation) {
-  add_command<Options>(program, invocation, "doctor",
-                       "say what this machine has and where things are",
-                       std::make_shared<Options>(), run);
+  add_command<DoctorOptions>(program, invocation, "doctor",
+                             "say what this machine has and where things are",
+                             std::make_shared<DoctorOptions>(), run);
 }
 
 }  // namespace attnloom::cli

@@ -9,7 +9,7 @@
 namespace attnloom::cli {
 namespace {
 
-struct Options {
+struct ExplainOptions {
   CommonOptions common;
   std::string spec;
   std::string target;
@@ -75,8 +75,8 @@ void print_kernel(const ExplainedKernel& kernel) {
               << difference.found << " (" << difference.remedy << ")\n";
 }
 
-Result<int> run(const Options& given) {
-  Options options = given;
+Result<int> run(const ExplainOptions& given) {
+  ExplainOptions options = given;
   ATTNLOOM_TRY(options.common.least_driver, parse_driver(options.least_driver));
   ATTNLOOM_TRY(ParsedSpec parsed, load_spec(options.spec));
   if (!options.target.empty())
@@ -106,8 +106,8 @@ Result<int> run(const Options& given) {
 }  // namespace
 
 void add_explain(CLI::App& program, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
-  CLI::App& command = add_command<Options>(
+  auto options = std::make_shared<ExplainOptions>();
+  CLI::App& command = add_command<ExplainOptions>(
       program, invocation, "explain",
       "say which cache layer has each kernel of a spec, or why none has it", options, run);
   command.add_option("SPEC", options->spec, "spec or case file")->required();

@@ -10,7 +10,7 @@
 namespace attnloom::cli {
 namespace {
 
-struct Options {
+struct InspectOptions {
   CommonOptions common;
   std::string entry;
 };
@@ -67,7 +67,7 @@ void print_entry(const Json& json) {
 }
 
 // The entries of a key in the writable cache and the read-only directories, in search order.
-Result<std::vector<std::string>> paths_of_key(const Options& options) {
+Result<std::vector<std::string>> paths_of_key(const InspectOptions& options) {
   ATTNLOOM_CHECK(check_key_text(options.entry));
   ATTNLOOM_TRY(const OwnCache cache, open_own_cache(options.common));
   std::vector<OwnFile> entries;
@@ -84,7 +84,7 @@ Result<std::vector<std::string>> paths_of_key(const Options& options) {
                     "`attnloom cache ls` lists those of the writable cache");
 }
 
-Result<int> run(const Options& options) {
+Result<int> run(const InspectOptions& options) {
   const std::unique_ptr<FileSystem> files = make_real_file_system();
   std::vector<std::string> paths = {options.entry};
   if (!files->info(options.entry).exists) {
@@ -110,9 +110,9 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 void add_inspect(CLI::App& program, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
-  CLI::App& command = add_command<Options>(program, invocation, "inspect",
-                                           "show and check one entry of a cache", options, run);
+  auto options = std::make_shared<InspectOptions>();
+  CLI::App& command = add_command<InspectOptions>(
+      program, invocation, "inspect", "show and check one entry of a cache", options, run);
   command.add_option("ENTRY", options->entry, "an entry's file, or a request_key (first digits)")
       ->required()
       ->check(not_empty());

@@ -14,12 +14,12 @@ namespace {
 constexpr mode_t kPrivateMode = 0600;
 constexpr mode_t kPublicMode = 0644;
 
-struct Options {
+struct KeygenOptions {
   bool json = false;
   std::string output = "attnloom.key";
 };
 
-Result<int> run(const Options& options) {
+Result<int> run(const KeygenOptions& options) {
   if (options.output == "-")
     return make_error(Code::kArgumentInvalid, "--output", "wanted a file, given -",
                       "a private key is not printed; ./- is the file of that name");
@@ -44,7 +44,7 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 void add_keygen(CLI::App& program, Invocation& invocation) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<KeygenOptions>();
   CLI::App& command = *program.add_subcommand("keygen", "make keys for signing cache entries");
   command.add_flag("--json", options->json, "print one JSON value on standard output");
   command

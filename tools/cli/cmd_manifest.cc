@@ -9,14 +9,14 @@
 namespace attnloom::cli {
 namespace {
 
-struct Options {
+struct ManifestOptions {
   CommonOptions common;
   std::string action;
   std::vector<std::string> files;
   std::string output;
 };
 
-Result<int> run(const Options& options) {
+Result<int> run(const ManifestOptions& options) {
   ATTNLOOM_TRY(const LogManifest made, read_access_logs(options.files));
   const std::string text = made.manifest.dump(1) + "\n";
   if (options.output.empty()) {
@@ -47,8 +47,8 @@ Result<LogManifest> read_access_logs(const std::vector<std::string>& files) {
 }
 
 void add_manifest(CLI::App& program, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
-  CLI::App& command = add_command<Options>(
+  auto options = std::make_shared<ManifestOptions>();
+  CLI::App& command = add_command<ManifestOptions>(
       program, invocation, "manifest", "make a manifest for prewarm of access logs", options, run);
   command.add_option("ACTION", options->action, "from-log")
       ->required()

@@ -21,7 +21,7 @@
 namespace attnloom::cli {
 namespace {
 
-struct Options {
+struct PlanOptions {
   CommonOptions common;
   BatchOptions batch;
   PlanLimitOptions limits;
@@ -68,7 +68,7 @@ void print_text(const KernelChoice& kernel, const Json& plan) {
   }
 }
 
-Result<Planned> make(const Options& options) {
+Result<Planned> make(const PlanOptions& options) {
   Planned planned;
   CaseFile& file = planned.file;
   ATTNLOOM_TRY(file, load_batch_lengths(options.batch, options.common.seed));
@@ -95,7 +95,7 @@ Result<Planned> make(const Options& options) {
   return planned;
 }
 
-Status draw(const Options& options, const Planned& planned, const PlanView& view) {
+Status draw(const PlanOptions& options, const Planned& planned, const PlanView& view) {
   const BatchOptions& batch = options.batch;
   const std::string& source = batch.case_path.empty() ? batch.trace : batch.case_path;
   const std::string title = std::filesystem::path(source).filename().string() + ", " +
@@ -103,7 +103,8 @@ Status draw(const Options& options, const Planned& planned, const PlanView& view
   return write_output(options.svg, draw_plan(view, title));
 }
 
-Result<int> show_roofline(const Options& options, const Planned& planned, const PlanView& view) {
+Result<int> show_roofline(const PlanOptions& options, const Planned& planned,
+                          const PlanView& view) {
   const std::optional<Roofs> roofs = find_roofs(planned.device);
   if (!roofs) {
     return make_error(Code::kArgumentInvalid, "--roofline",
@@ -120,7 +121,7 @@ Result<int> show_roofline(const Options& options, const Planned& planned, const 
 
 // The figures are of an H200's profile, so its SMs and its tiles are what is meant without
 // --sm-count and --target.
-Result<int> measure(const Options& options) {
+Result<int> measure(const PlanOptions& options) {
   PlanLimits limits;
   options.limits.apply(limits);
   if (limits.sm_count == 0) limits.sm_count = 132;
@@ -134,7 +135,7 @@ Result<int> measure(const Options& options) {
   return kAgrees;
 }
 
-Result<int> run(const Options& options) {
+Result<int> run(const PlanOptions& options) {
   if (options.steps.steps > 0) return measure(options);
   ATTNLOOM_TRY(const Planned planned, make(options));
   const Spec& spec = planned.file.spec;
@@ -161,9 +162,9 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 void add_plan(CLI::App& program, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
-  CLI::App& command = add_command<Options>(program, invocation, "plan",
-                                           "print the work queues of a batch", options, run);
+  auto options = std::make_shared<PlanOptions>();
+  CLI::App& command = add_command<PlanOptions>(program, invocation, "plan",
+                                               "print the work queues of a batch", options, run);
   add_batch_options(command, options->batch, true);
   CLI::Option* steps =
       command

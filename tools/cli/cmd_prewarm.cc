@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kMostJobs = 256;
 
-struct Options {
+struct PrewarmCommandOptions {
   CommonOptions common;
   std::string manifest;
   std::vector<std::string> logs;  // in its place
@@ -64,7 +64,7 @@ Result<std::vector<Target>> parse_targets(const std::vector<std::string>& names)
   return targets;
 }
 
-Result<Manifest> load_manifest(const Options& options) {
+Result<Manifest> load_manifest(const PrewarmCommandOptions& options) {
   ManifestOptions how;
   ATTNLOOM_TRY(how.targets, parse_targets(options.targets));
   const std::filesystem::path folder = std::filesystem::path(options.manifest).parent_path();
@@ -162,7 +162,7 @@ void print_summary(const Json& summary) {
             << summary["cache"].get<std::string>() << '\n';
 }
 
-Result<PrewarmOptions> prewarm_options(const Options& options, Progress& progress) {
+Result<PrewarmOptions> prewarm_options(const PrewarmCommandOptions& options, Progress& progress) {
   PrewarmOptions how;
   ATTNLOOM_TRY(how.shard, parse_shard(options.shard));
   how.jobs = options.jobs > 0 ? options.jobs : usable_cores();
@@ -178,8 +178,8 @@ Result<PrewarmOptions> prewarm_options(const Options& options, Progress& progres
   return how;
 }
 
-Result<int> prewarm_manifest(const Options& given) {
-  Options options = given;
+Result<int> prewarm_manifest(const PrewarmCommandOptions& given) {
+  PrewarmCommandOptions options = given;
   ATTNLOOM_TRY(options.common.least_driver, parse_driver(options.least_driver));
   Progress progress(Progress::style_for(options.quiet));
   ATTNLOOM_TRY(PrewarmOptions how, prewarm_options(options, progress));
@@ -211,7 +211,7 @@ Result<int> prewarm_manifest(const Options& given) {
   return status_of(report);
 }
 
-Result<int> run(const Options& options) {
+Result<int> run(const PrewarmCommandOptions& options) {
   if (options.events && options.common.json)
     return make_error(Code::kArgumentInvalid, "--events", "stands beside --json",
                       "--json prints one value at the end, --events a line for each event");
@@ -225,10 +225,10 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 void add_prewarm(CLI::App& program, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
-  CLI::App& command =
-      add_command<Options>(program, invocation, "prewarm",
-                           "compile the kernels of a manifest into the cache", options, run);
+  auto options = std::make_shared<PrewarmCommandOptions>();
+  CLI::App& command = add_command<PrewarmCommandOptions>(
+      program, invocation, "prewarm", "compile the kernels of a manifest into the cache", options,
+      run);
   command.add_option("MANIFEST", options->manifest, "manifest file, - for standard input");
   command
       .add_option("--from-log", options->logs,

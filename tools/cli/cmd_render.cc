@@ -12,7 +12,7 @@
 namespace attnloom::cli {
 namespace {
 
-struct Options {
+struct RenderOptions {
   CommonOptions common;
   std::string spec;
   std::string target;
@@ -27,7 +27,7 @@ Json rendered_json(const KernelChoice& choice, const Source& source) {
           {"text", source.text},       {"headers", std::move(headers)}};
 }
 
-Result<int> run(const Options& options) {
+Result<int> run(const RenderOptions& options) {
   ATTNLOOM_TRY(ParsedSpec parsed, load_spec(options.spec));
   ATTNLOOM_CHECK(settle_target(options.common, options.target, parsed.spec));
   ATTNLOOM_CHECK(check_spec(parsed.spec));
@@ -50,9 +50,9 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 void add_render(CLI::App& program, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
-  CLI::App& command = add_command<Options>(program, invocation, "render",
-                                           "print the CUDA program of a spec", options, run);
+  auto options = std::make_shared<RenderOptions>();
+  CLI::App& command = add_command<RenderOptions>(program, invocation, "render",
+                                                 "print the CUDA program of a spec", options, run);
   command.add_option("SPEC", options->spec, "spec or case file")->required();
   command.add_option("--target", options->target, "sm_NN[a|f], in place of the spec's")
       ->check(not_empty());

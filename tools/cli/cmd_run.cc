@@ -15,7 +15,7 @@
 namespace attnloom::cli {
 namespace {
 
-struct Options {
+struct RunCommandOptions {
   CommonOptions common;
   BatchOptions batch;
   PlanLimitOptions limits;
@@ -164,7 +164,7 @@ Status write_arrays(const std::string& folder, const CaseFile& file,
   return write_npy_f32(folder + "/lse.npy", std::span(shape).first(2), output.lse);
 }
 
-Result<int> run(const Options& options) {
+Result<int> run(const RunCommandOptions& options) {
   ATTNLOOM_TRY(const CaseFile file, load_batch(options.batch, options.common.seed));
   ATTNLOOM_TRY(const std::unique_ptr<Engine> engine,
                open_engine(options.common, device_kind(options.common)));
@@ -189,8 +189,8 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 void add_run(CLI::App& program, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
-  CLI::App& command = add_command<Options>(
+  auto options = std::make_shared<RunCommandOptions>();
+  CLI::App& command = add_command<RunCommandOptions>(
       program, invocation, "run", "run a batch and compare it with the reference", options, run);
   add_batch_options(command, options->batch);
   command.add_option("--out", options->out, "write o.npy and lse.npy into this folder")

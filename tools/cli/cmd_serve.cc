@@ -28,7 +28,7 @@ constexpr int kThreads = 64;       // most of them wait: compiles are bounded el
 constexpr int kMostRequests = 48;  // at a time; the other threads say so, and answer /healthz
 constexpr const char* kJson = "application/json";
 
-struct Options {
+struct ServeOptions {
   CommonOptions common;
   std::string listen;
   std::string token_file;
@@ -207,7 +207,7 @@ std::string Server::metrics() const {
   return text;
 }
 
-Result<KernelService> make_service(const Options& options, Engine& engine) {
+Result<KernelService> make_service(const ServeOptions& options, Engine& engine) {
   if (engine.store().root().empty()) {
     return make_error(Code::kCacheIo, "cache_dir", "a service needs a writable cache",
                       "name one with --cache-dir");
@@ -253,8 +253,8 @@ Status separate_from_clients(SettingOptions& settings) {
   return ok_status();
 }
 
-Result<int> run_serve(const Options& given) {
-  Options options = given;
+Result<int> run_serve(const ServeOptions& given) {
+  ServeOptions options = given;
   ATTNLOOM_CHECK(separate_from_clients(options.common.settings));
   ATTNLOOM_TRY(const ListenAddress address, parse_listen(options.listen));
   std::string token;
@@ -289,10 +289,10 @@ Result<int> run_serve(const Options& given) {
 }  // namespace
 
 void add_serve(CLI::App& program, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
-  CLI::App& command = add_command<Options>(program, invocation, "serve",
-                                           "compile for other processes and machines over HTTP",
-                                           options, run_serve);
+  auto options = std::make_shared<ServeOptions>();
+  CLI::App& command = add_command<ServeOptions>(
+      program, invocation, "serve", "compile for other processes and machines over HTTP", options,
+      run_serve);
   command
       .add_option("--listen", options->listen, "unix:/path, or 127.0.0.1:PORT (0: any free port)")
       ->required();
