@@ -44,10 +44,11 @@ class Batch:
             return torch.randn(*size, generator=generator, device="cuda", dtype=torch.bfloat16)
 
         q = normal(self.qo_indptr[-1], shape.q_heads, shape.head_dim)
-        if shape.task == "prefill":
+        if not shape.has_pages:
             self.kv_indptr = [0, *itertools.accumulate(shape.kv_lens)]
             self.last_page_len = self.page_indices = None
-            k, v = (normal(self.kv_indptr[-1], shape.kv_heads, shape.head_dim) for _ in range(2))
+            dims = shape.head_dim, shape.head_dim_vo
+            k, v = (normal(self.kv_indptr[-1], shape.kv_heads, dim) for dim in dims)
             first = Pool(q, k, v, None)
             size = sum(x.numel() * x.element_size() for x in (q, k, v))
             copies = lambda: Pool(q.clone(), k.clone(), v.clone(), None)  # noqa: E731
@@ -90,6 +91,18 @@ class Batch:
         caches = [pool.kv.to(torch.bfloat16) for pool in self.pools]
         wide.pools = [Pool(pool.q, kv[:, 0], kv[:, 1], kv) for pool, kv in zip(self.pools, caches, strict=True)]
         return wide
+
+
+    def dense(self, torch):
+        """The same batch with the keys of each request behind each other, not in pages."""
+        plain = copy.copy(self)
+        plain.shape = dataclasses.replace(self.shape, paged=False)
+        plain.kv_indptr = [0, *itertools.accumulate(self.shape.kv_lens)]
+        plain.last_page_len = plain.page_indices = None
+        rows = [self.keys_and_values(torch, request) for request in range(len(self.shape.kv_lens))]
+        k, v = (torch.cat(parts) for parts in zip(*rows, strict=True))
+        plain.pools = [Pool(pool.q, k.clone(), v.clone(), None) for pool in self.pools]
+        return plain
 
 
 def spread(count, wanted):

@@ -366,7 +366,8 @@ class Contender:
         self.workload = workload(
             batch.qo_indptr, batch.kv_indptr, batch.last_page_len, variant.scalars, **mirror
         )
-        self.out = torch.empty_like(batch.pools[0].q)
+        q = batch.pools[0].q
+        self.out = q.new_empty(*q.shape[:2], shape.head_dim_vo)
         self.arrays = variant.arrays(torch, shape)
         params = {key: tensor_of(array) for key, array in self.arrays.items()}
         pages = tensor_of(batch.page_indices) if batch.page_indices is not None else None

@@ -145,6 +145,52 @@ class FlashInferFa3(FlashInferFa2):
     backend = "fa3"
 
 
+class FlashInferPagedFa3(FlashInfer):
+    name = table.FA3_PAGED
+
+    def make_wrapper(self, module):
+        return module.BatchPrefillWithPagedKVCacheWrapper(self.workspace, "NHD", backend="fa3")
+
+    def plan_arguments(self, torch):
+        last = torch.tensor(self.batch.last_page_len, dtype=torch.int32)
+        tables = (self.qo_indptr, self.kv_indptr, self.batch.page_indices, last)
+        shape = self.batch.shape
+        return (*tables, *self.heads, shape.page_size), {"causal": shape.causal} | self.types
+
+    def launch(self, pool):
+        data = self.batch.pools[pool]
+        self.wrapper.run(data.q, data.kv, out=self.out)
+
+
+class BatchPod(FlashInfer):
+    """Prefills, which are the first requests of a batch, beside its decodes."""
+
+    name = table.BATCH_POD
+
+    def make_wrapper(self, module):
+        return module.BatchPODWithPagedKVCacheWrapper(self.workspace, "NHD")
+
+    def plan_arguments(self, torch):
+        batch = self.batch
+        last = torch.tensor(batch.last_page_len, dtype=torch.int32)
+        prompts = sum(queries > 1 for queries in batch.shape.qo_lens)
+        pages = batch.kv_indptr[prompts]
+        decodes = torch.arange(len(batch.shape.kv_lens) - prompts + 1, dtype=torch.int32)
+        self.prompt_tokens = batch.qo_indptr[prompts]
+        prefill = (self.qo_indptr[: prompts + 1], self.kv_indptr[: prompts + 1], batch.page_indices[:pages], last[:prompts])
+        decode = (decodes, self.kv_indptr[prompts:] - pages, batch.page_indices[pages:], last[prompts:])
+        return (*prefill, *decode, *self.heads, batch.shape.page_size), self.types
+
+    def launch(self, pool):
+        data, tokens = self.batch.pools[pool], self.prompt_tokens
+        self.parts = self.wrapper.run(data.q[:tokens], data.kv, data.q[tokens:], data.kv, causal_p=True)
+
+    def output(self, pool):
+        self.launch(pool)
+        self.out[: self.prompt_tokens], self.out[self.prompt_tokens :] = self.parts
+        return self.out
+
+
 class FlashInferDecode(FlashInfer):
     name = table.DECODE_TC
     tensor_cores = True
@@ -298,6 +344,8 @@ PEERS = {
     for peer in (
         FlashInferFa2,
         FlashInferFa3,
+        FlashInferPagedFa3,
+        BatchPod,
         FlashInferDecode,
         FlashInferDecodeCuda,
         BatchAttention,
@@ -378,7 +426,8 @@ def build(torch, chosen, folder, make_batch):
         for name in row.peers:
             peer = PEERS.get(name)
             shape = row.shape
-            key = (name, shape.head_dim, shape.causal, shape.q_heads // shape.kv_heads, row.variant, shape.kv_dtype)
+            heads = (shape.head_dim, shape.head_dim_vo, shape.q_heads // shape.kv_heads)
+            key = (name, *heads, shape.causal, row.variant, shape.kv_dtype)
             if peer is None or not issubclass(peer, FlashInfer) or key in done:
                 continue
             done.add(key)

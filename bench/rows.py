@@ -20,8 +20,8 @@ class Refused(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """A batch. A prefill is ragged and has as many queries as keys, or `queries` of each request behind keys that were
-    there before; a decode has one query a request, over pages."""
+    """A batch. A prefill has as many queries as keys, or `queries` (of all requests, or of each) behind keys that were
+    there before, and is ragged unless it is `paged`; a decode has one query a request, over pages."""
 
     task: str
     kv_lens: tuple[int, ...]
@@ -31,14 +31,26 @@ class Shape:
     causal: bool = True
     page_size: int = 16
     kv_dtype: str = "bf16"
-    queries: int | None = None
+    queries: int | tuple[int, ...] | None = None
     prefix: int = 0  # tokens, whole pages: the first of every request, which all share
+    paged: bool = False  # a prefill over pages
+    values_dim: int | None = None  # None: head_dim
 
     @property
     def qo_lens(self) -> tuple[int, ...]:
+        if isinstance(self.queries, tuple):
+            return self.queries
         if self.task == "prefill" and self.queries is None:
             return self.kv_lens
         return (self.queries or 1,) * len(self.kv_lens)
+
+    @property
+    def has_pages(self) -> bool:
+        return self.paged or self.task == "decode"
+
+    @property
+    def head_dim_vo(self) -> int:
+        return self.values_dim or self.head_dim
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +61,6 @@ class Row:
     variant: str = "plain"
     bar: float | None = None
     issue: str = ISSUE
-    tile: tuple[int, int] | None = None  # query and KV tile of attention_wgmma; None: what the library chooses
 
     @property
     def unit(self) -> str:
@@ -61,13 +72,18 @@ OURS_BF16 = "ours, bf16 cache"  # our kernel on the same numbers in 16 bits
 OURS_SEPARATE = "RoPE pass, then ours"  # our kernel without the row's variant, behind what it fuses
 LOAD_ONLY = "load-only kernel"  # reads what the row reads, and does nothing with it
 OURS_MMA = "ours, query tile 16"  # our tensor-core kernel for the fewest queries
-OURS = (OURS_PLAIN, OURS_BF16, OURS_SEPARATE, OURS_MMA)
+OURS_DENSE = "ours, dense"  # our kernel on the same keys without pages
+OURS_WARPS = "ours, attention_mma"  # our joint kernel without warpgroups, whatever the batch
+OURS_WARPGROUPS = "ours, attention_wgmma"  # our kernel of warpgroups, whatever the batch
+OURS = (OURS_PLAIN, OURS_BF16, OURS_SEPARATE, OURS_MMA, OURS_DENSE, OURS_WARPS, OURS_WARPGROUPS)
 FA2 = "FlashInfer fa2"
 FA3 = "FlashInfer fa3"
 DECODE_TC = "FlashInfer decode, tensor cores"
 DECODE_CUDA = "FlashInfer decode, CUDA cores"
 BATCH_ATTENTION = "FlashInfer BatchAttention"
 CASCADE = "FlashInfer cascade"
+FA3_PAGED = "FlashInfer fa3, paged"
+BATCH_POD = "FlashInfer BatchPOD"
 
 
 def skewed(batch, mean):
@@ -134,17 +150,63 @@ def planner_rows():
         yield Row(f"cascade_{prefix}_{batch}x{own}", shape, (CASCADE, DECODE_TC, BATCH_ATTENTION), bar=2.0, issue="D")
 
 
-def hopper_rows():
-    """The warpgroup kernels, chosen by tile, against FlashInfer's for the same GPUs. A bar is of the issue."""
+def uniform(batch, mean):
+    """Lengths around the mean, from a quarter of it to seven."""
+    return tuple(random.Random(2).randint(mean // 4, mean * 7 // 4) for _ in range(batch))
+
+
+def dense_hopper_rows():
     bars = {(16, 1024): (1.05, 1.0), (4, 4096): (1.03, 1.02), (1, 16384): (1.02, 1.0)}
     for (batch, length), (causal, full) in bars.items():
         name = f"hopper_d128_{batch}x{length}"
-        yield Row(f"{name}_causal", prefill(batch, length), (FA3, "cuDNN"), bar=causal, issue="F", tile=(128, 128))
-        whole = prefill(batch, length, causal=False)
-        yield Row(f"{name}_full", whole, (FA3, "cuDNN"), bar=full, issue="F", tile=(128, 128))
+        yield Row(f"{name}_causal", prefill(batch, length), (FA3, "cuDNN"), bar=causal, issue="F")
+        yield Row(f"{name}_full", prefill(batch, length, causal=False), (FA3, "cuDNN"), bar=full, issue="F")
     for causal, word in ((True, "causal"), (False, "full")):
         shape = prefill(1, 16384, q_heads=32, kv_heads=32, head_dim=64, causal=causal)
-        yield Row(f"hopper_d64_1x16384_{word}", shape, (FA3, "cuDNN"), bar=1.0, issue="F", tile=(192, 128))
+        yield Row(f"hopper_d64_1x16384_{word}", shape, (FA3, "cuDNN"), bar=1.0, issue="F")
+        shape = prefill(1, 16384, q_heads=16, kv_heads=16, head_dim=256, causal=causal)
+        yield Row(f"hopper_d256_1x16384_{word}", shape, (FA3,), bar=0.98, issue="F")
+    shape = prefill(1, 8192, q_heads=128, kv_heads=128, head_dim=192, values_dim=128)
+    yield Row("hopper_d192_128_1x8192_causal", shape, ("cuDNN",), issue="F")
+    lens = {"uniform": (uniform(16, 2048), 1.1, None), "skew": (skewed(16, 2048), 1.07, 1.0)}
+    for word, (kv_lens, causal, full) in lens.items():
+        yield Row(f"hopper_{word}_16x2048_causal", Shape("prefill", kv_lens), (FA3,), bar=causal, issue="F")
+        if full:
+            shape = Shape("prefill", kv_lens, causal=False)
+            yield Row(f"hopper_{word}_16x2048_full", shape, (FA3,), bar=full, issue="F")
+
+
+def hopper_rows():
+    """The warpgroup kernels against FlashInfer's for the same GPUs. A bar is of the issue."""
+    yield from dense_hopper_rows()
+    for page, bar in ((64, 0.97), (16, 0.93), (1, 0.9)):
+        shape = prefill(4, 4096, paged=True, page_size=page)
+        yield Row(f"hopper_4x4096_causal_page{page}", shape, (OURS_DENSE,), bar=bar, issue="F")
+    append = prefill(16, 16384, paged=True, queries=512)
+    yield Row("hopper_append_16x512_16384", append, (FA3_PAGED,), bar=1.15, issue="F")
+    yield Row("hopper_1x16384_soft_cap", prefill(1, 16384), (OURS_PLAIN,), "soft_cap", bar=0.88, issue="F")
+    yield Row("hopper_1x16384_soft_cap_flex", prefill(1, 16384), ("FlexAttention",), "soft_cap", bar=3.0, issue="F")
+    yield Row("hopper_1x32768_window_4096", prefill(1, 32768), (OURS_PLAIN,), "window_4096", bar=0.9, issue="F")
+    # 1273 us of BatchPOD to be 1080, and 691 to be 580.
+    mixed = {"4096_255x4096": ((4096,), 255, 1.18), "2x2048_128x4096": ((2048, 2048), 128, 1.19)}
+    for word, (prompts, decodes, bar) in mixed.items():
+        kv_lens = prompts + (4096,) * decodes
+        shape = Shape("prefill", kv_lens, paged=True, queries=prompts + (1,) * decodes)
+        yield Row(f"hopper_mixed_{word}", shape, (BATCH_POD, FA3_PAGED, BATCH_ATTENTION), bar=bar, issue="F")
+
+
+def family_rows():
+    """Batches on either side of where warpgroups win: what the library chooses against both. The bar is how much the
+    better choice may gain."""
+    sizes = ((1, 16384), (16, 4096), (64, 1024))
+    shapes = [(batch, queries, keys) for batch, keys in sizes for queries in (8, 32, 128)]
+    shapes += [(64, 1, 4096), (64, 4, 4096), (16, 32, 32)]
+    for batch, queries, keys in shapes:
+        shape = prefill(batch, keys, paged=True, queries=queries)
+        yield Row(f"family_{batch}x{queries}_{keys}", shape, (OURS_WARPS, OURS_WARPGROUPS), bar=0.97, issue="F")
+    for prompt, decodes in ((512, 31), (512, 255), (4096, 31), (4096, 255)):
+        shape = Shape("prefill", (prompt,) + (2048,) * decodes, paged=True, queries=(prompt,) + (1,) * decodes)
+        yield Row(f"family_mixed_{prompt}_{decodes}x2048", shape, (OURS_WARPS, OURS_WARPGROUPS), bar=0.97, issue="F")
 
 
 def cache_rows():
@@ -173,7 +235,7 @@ def ceiling_rows():
 
 def variant_rows():
     for name, variant in VARIANTS.items():
-        if name in ("plain", "streaming_llm_whole"):
+        if name in ("plain", "streaming_llm_whole", "window_4096"):
             continue
         shapes = {"prefill_4x4096": prefill(4, 4096), "decode_64x4096": decode([4096] * 64)}
         if name == "tree_mask":  # a tree has 32 nodes at most, so its queries are few, behind a long prefix
@@ -192,7 +254,17 @@ def variant_rows():
     )
 
 
-KINDS = (prefill_rows, decode_rows, planner_rows, hopper_rows, cache_rows, ceiling_rows, variant_rows, peer_variant_rows)
+KINDS = (
+    prefill_rows,
+    decode_rows,
+    planner_rows,
+    hopper_rows,
+    family_rows,
+    cache_rows,
+    ceiling_rows,
+    variant_rows,
+    peer_variant_rows,
+)
 ROWS = {row.id: row for kind in KINDS for row in kind()}
 
 
@@ -212,6 +284,8 @@ def select(issue, patterns):
 def opened_by(row, contender):
     """The shape and the variant that a contender of a row computes."""
     shape = dataclasses.replace(row.shape, kv_dtype="bf16") if contender == OURS_BF16 else row.shape
+    if contender == OURS_DENSE:
+        shape = dataclasses.replace(shape, paged=False)
     return shape, "plain" if contender in (OURS_PLAIN, OURS_SEPARATE) else row.variant
 
 
@@ -219,14 +293,14 @@ def spec(shape, variant_name):
     """The spec of the kernel that computes a variant on a shape."""
     fields = dict(VARIANTS[variant_name].fields)
     fields["mask"] = {"causal": shape.causal} | fields.get("mask", {})
-    layout = {"kv": "ragged"} if shape.task == "prefill" else {"kv": "paged", "page_size": shape.page_size}
+    layout = {"kv": "paged", "page_size": shape.page_size} if shape.has_pages else {"kv": "ragged"}
     return {
         "attnloom": 1,
         "kernel": "attention",
         "target": TARGET,
         "task": shape.task,
         "dtype": {"q": "bf16", "kv": shape.kv_dtype, "o": "bf16"},
-        "head_dim": {"qk": shape.head_dim, "vo": shape.head_dim},
+        "head_dim": {"qk": shape.head_dim, "vo": shape.head_dim_vo},
         "group_size": shape.q_heads // shape.kv_heads,
         "layout": layout,
         "tile": "auto",
@@ -234,15 +308,24 @@ def spec(shape, variant_name):
     }
 
 
+# What stands for "auto" in the spec of a contender.
+def tile_of(shape, contender):
+    if contender == OURS_MMA:
+        return {"q": 16, "kv": 128 if shape.kv_dtype != "bf16" else 64}
+    if contender == OURS_WARPS:
+        return {"classes": [16, 128]}
+    if contender == OURS_WARPGROUPS:
+        return {"q": 128, "kv": 128, "family": "attention_wgmma"}
+    return "auto"
+
+
 def contender_spec(row, contender):
     """The spec that a contender of a row opens."""
     shape, variant = opened_by(row, contender)
-    opened = spec(shape, variant)
-    if contender == OURS_MMA:
-        return opened | {"tile": {"q": 16, "kv": 128 if shape.kv_dtype != "bf16" else 64}}
-    if row.tile:
-        return opened | {"tile": {"q": row.tile[0], "kv": row.tile[1], "family": "attention_wgmma"}}
-    return opened
+    return spec(shape, variant) | {"tile": tile_of(shape, contender)}
+
+
+TILE_WORDS = {OURS_MMA: "_q16", OURS_WARPS: "_mma", OURS_WARPGROUPS: "_wgmma"}
 
 
 def specs(rows):
@@ -251,13 +334,13 @@ def specs(rows):
     for row in rows:
         for contender in {"ours", *row.peers} & {"ours", *OURS}:
             shape, variant = opened_by(row, contender)
-            place = "ragged" if shape.task == "prefill" else f"page{shape.page_size}"
+            place = f"page{shape.page_size}" if shape.has_pages else "ragged"
             mask = "causal" if shape.causal else "full"
             cache = "" if shape.kv_dtype == "bf16" else f"_{shape.kv_dtype}"
             group = shape.q_heads // shape.kv_heads
-            tile = "_q16" if contender == OURS_MMA else ""
-            tile += f"_wgmma{row.tile[0]}x{row.tile[1]}" if row.tile else ""
-            name = f"{variant}_{place}_d{shape.head_dim}_g{group}_{mask}{cache}{tile}.json"
+            dims = f"d{shape.head_dim}" + (f"_{shape.values_dim}" if shape.values_dim else "")
+            task = "_prefill" if shape.paged else ""
+            name = f"{variant}_{place}{task}_{dims}_g{group}_{mask}{cache}{TILE_WORDS.get(contender, '')}.json"
             found[name] = contender_spec(row, contender)
     return found
 
@@ -282,7 +365,7 @@ def work(shape, variant_name):
         total += pairs * lens.count((length, queries))
     total -= shape.prefix * (len(lens) - 1)
     if shape.task == "prefill":
-        return 4 * total * shape.head_dim * shape.q_heads
+        return 2 * total * (shape.head_dim + shape.head_dim_vo) * shape.q_heads
     return total * shape.kv_heads * 2 * shape.head_dim * (2 if shape.kv_dtype == "bf16" else 1)
 
 

@@ -182,6 +182,7 @@ VARIANTS = {
     "sliding_window": Variant(
         fields={"mask": {"window_left": WINDOW_TOKENS - 1}}, window_left=WINDOW_TOKENS - 1
     ),
+    "window_4096": Variant(fields={"mask": {"window_left": 4095}}, window_left=4095),
     # A free mask skips no tile: what it costs is its evaluation at every pair.
     "logits_mask": Variant(
         fields={"logits_mask": "return ((q_pos - kv_pos) & 7) != 7;"},

@@ -14,7 +14,8 @@ constexpr std::int64_t kLeastTokens = 512;
 
 }  // namespace
 
-int invariant_kernel(std::span<const KernelChoice> kernels) {
+int invariant_kernel(std::span<const KernelChoice> set) {
+  const std::span<const KernelChoice> kernels = warp_kernels(set);
   int widest = 0;
   for (int k = 0; k < static_cast<int>(kernels.size()); ++k) {
     if (kernels[k].classes.size() > 1) return k;

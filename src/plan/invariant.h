@@ -19,7 +19,7 @@ inline constexpr int kInvariantItems = 16;
 // The kernel of the set that serves every batch: another one for some batches would be other tiles.
 // The joint kernel, or without one that of the largest query tile that takes part in batches of any
 // lengths.
-int invariant_kernel(std::span<const KernelChoice> kernels);
+int invariant_kernel(std::span<const KernelChoice> set);
 
 // Tokens of a chunk of an entry of `packed_rows` query rows and `kv_len` keys; a multiple of the KV
 // tile.

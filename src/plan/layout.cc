@@ -65,7 +65,10 @@ Status check_room(const char* what, std::int64_t needed, std::int64_t available,
                     std::string("make the plan object with a larger ") + limit);
 }
 
-int largest_query_tile(std::span<const KernelChoice> kernels) {
+int largest_query_tile(std::span<const KernelChoice> set) {
+  const std::span<const KernelChoice> kernels = warp_kernels(set);
+  if (kernels.size() < set.size())
+    return std::min(largest_query_tile(kernels), set.back().classes[0].q);
   int largest_single = 0;
   int largest_joint = std::numeric_limits<int>::max();
   for (const KernelChoice& kernel : kernels) {
@@ -83,8 +86,9 @@ namespace {
 constexpr int kLevels = 4;
 constexpr int kPartialRowsOfRequest = 32;
 
-ShareRoom share_room(const Spec& spec, std::span<const KernelChoice> kernels,
+ShareRoom share_room(const Spec& spec, std::span<const KernelChoice> set,
                      const PlanLimits& limits) {
+  const std::span<const KernelChoice> kernels = warp_kernels(set);
   ShareRoom room;
   if (!limits.share_prefixes || limits.batch_invariant || !may_share_prefixes(spec)) return room;
   room.tile_rows = std::min(largest_query_tile(kernels), kMostPrefixRows);

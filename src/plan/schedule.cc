@@ -161,9 +161,15 @@ class Scheduler {
     schedule_.figures.chunk_tokens = chunk;
     price(chunk);
     runs_.reserve(tiles_.size());  // more where tiles are split
+    const std::int64_t remainder =
+        has_sections() && chunk > 0 ? remainder_tiles(tiles_, ctas_, workload_.kv_heads) : 0;
+    const std::int64_t whole = std::ssize(tiles_) - remainder;
     for (int t = 0; t < std::ssize(tiles_); ++t) {
       const std::int64_t kv = kernel_.classes[tiles_[t].tile_class].kv;
       std::int64_t own = chunk;
+      if (t >= whole)
+        own = divide_up(remainder * workload_.kv_heads * (tiles_[t].kv_len - tiles_[t].kv_begin),
+                        ctas_);
       if (is_prefix(tiles_[t])) {  // in equal parts, as many as come nearest to the chunk
         const std::int64_t length = tiles_[t].kv_len - tiles_[t].kv_begin;
         own = divide_up(length,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernel_templates/loom/plan.cuh"
+#include "plan/query_tile.h"
 #include "plan/scratch.h"
 #include "spec/spec.h"
 
@@ -23,5 +24,10 @@ inline constexpr double kGoodBalanceOfSections = 1.05;
 // The section of each entry, ascending from 0.
 std::pmr::vector<int> sections_of(const Spec& spec, int kv_heads,
                                   std::span<const loom::RequestRow> rows, Memory* memory);
+
+// How many of the last of `tiles` are to be cut over all CTAs, where all tiles cost the same and
+// whole ones would leave the last wave a few: 4096 items on 132 CTAs are 31 waves and 4 items,
+// which took as long as 32. 0 where nothing is gained.
+std::int64_t remainder_tiles(std::span<const QueryTile> tiles, int ctas, int kv_heads);
 
 }  // namespace attnloom

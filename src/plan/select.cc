@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "plan/invariant.h"
+#include "plan/least_chunk.h"
 
 namespace attnloom {
 namespace {
@@ -22,7 +23,7 @@ std::pmr::vector<int> query_tiles_of(const KernelChoice& kernel, Memory* memory)
 }
 
 // One kernel for all batches, and each entry's class by its own rows.
-Selection select_invariant(const Spec& spec, const std::vector<KernelChoice>& kernels,
+Selection select_invariant(const Spec& spec, std::span<const KernelChoice> kernels,
                            std::span<const loom::RequestRow> rows, Memory* memory) {
   Selection selection{.tile_class = std::pmr::vector<int>(memory)};
   selection.tile_class.reserve(rows.size());
@@ -36,10 +37,22 @@ Selection select_invariant(const Spec& spec, const std::vector<KernelChoice>& ke
   return selection;
 }
 
+// Whether the set's kernel of attention_wgmma serves the batch. On an H200 (docs/decisions/029) it
+// did on every batch with a request of more rows than the class for decode, so there is no
+// crossover to compute. Shared prefixes it does not know.
+bool takes_warpgroups(const Spec& spec, std::span<const loom::RequestRow> rows) {
+  bool long_rows = false;
+  for (const loom::RequestRow& row : rows) {
+    if (row.member_count > 0) return false;
+    long_rows = long_rows || packed_rows(spec, row) > kMostDecodeRows;
+  }
+  return long_rows;
+}
+
 }  // namespace
 
-int fixed_kernel(const Spec& spec, const std::vector<KernelChoice>& kernels,
-                 const PlanLimits& limits) {
+int fixed_kernel(const Spec& spec, std::span<const KernelChoice> set, const PlanLimits& limits) {
+  const std::span<const KernelChoice> kernels = warp_kernels(set);
   if (limits.batch_invariant || limits.max_qo_tokens > limits.max_batch)
     return invariant_kernel(kernels);
   for (int k = 0; k < std::ssize(kernels); ++k) {
@@ -48,10 +61,17 @@ int fixed_kernel(const Spec& spec, const std::vector<KernelChoice>& kernels,
   return invariant_kernel(kernels);
 }
 
-Selection select_kernel(const Spec& spec, const std::vector<KernelChoice>& kernels,
+Selection select_kernel(const Spec& spec, std::span<const KernelChoice> set,
                         std::span<const loom::RequestRow> rows, bool batch_invariant,
                         Memory* memory) {
+  const std::span<const KernelChoice> kernels = warp_kernels(set);
   if (batch_invariant) return select_invariant(spec, kernels, rows, memory);
+  if (kernels.size() < set.size() && takes_warpgroups(spec, rows)) {
+    Selection selection{.tile_class = std::pmr::vector<int>(memory)};
+    selection.kernel = static_cast<int>(kernels.size());
+    selection.tile_class.assign(rows.size(), 0);
+    return selection;
+  }
   std::pmr::vector<int> singles(
       memory);  // query tiles of the single-class kernels, which lead the set in ascending order
   int joint = -1;

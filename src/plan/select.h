@@ -23,14 +23,13 @@ struct Selection {
 };
 
 // REQUIRES: the set is not empty and each kernel has a class.
-Selection select_kernel(const Spec& spec, const std::vector<KernelChoice>& kernels,
+Selection select_kernel(const Spec& spec, std::span<const KernelChoice> set,
                         std::span<const loom::RequestRow> rows, bool batch_invariant = false,
                         Memory* memory = heap());
 
 // The one kernel for all batches within the limits, for launches that are captured into a graph and
 // so cannot switch: where no batch has more tokens than requests that of the smallest query tile
 // with room for a token's heads, else the joint one, else that of invariant_kernel.
-int fixed_kernel(const Spec& spec, const std::vector<KernelChoice>& kernels,
-                 const PlanLimits& limits);
+int fixed_kernel(const Spec& spec, std::span<const KernelChoice> set, const PlanLimits& limits);
 
 }  // namespace attnloom

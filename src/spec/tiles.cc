@@ -187,8 +187,9 @@ void add_joint_kernel(const Spec& spec, std::vector<KernelChoice>& kernels) {
 
 Result<std::vector<KernelChoice>> auto_set(const Spec& spec) {
   std::vector<KernelChoice> kernels;
+  const std::optional<KernelChoice> warpgroups = best_wgmma_kernel(spec);
   for (const int q : kQueryTiles) {
-    if (q >= kLongQueryTile && !pays_long_tile(spec)) continue;
+    if (q >= kLongQueryTile && (warpgroups || !pays_long_tile(spec))) continue;
     if (const std::optional<KernelChoice> choice = best_choice(spec, {&q, 1}))
       kernels.push_back(*choice);
   }
@@ -199,6 +200,7 @@ Result<std::vector<KernelChoice>> auto_set(const Spec& spec) {
     if (std::optional<KernelChoice> choice = best_decode_kernel(spec))
       kernels.insert(kernels.begin(), *std::move(choice));
   }
+  if (warpgroups) kernels.push_back(*warpgroups);
   if (kernels.empty()) {
     return make_error(Code::kResourceLimit, "$.tile",
                       "no tile fits " + spec.target->name() + " at head_dim " +
@@ -272,6 +274,11 @@ Result<std::vector<KernelChoice>> kernel_set(const Spec& spec) {
   if (const auto* fixed = std::get_if<FixedTile>(&spec.tile)) return fixed_set(spec, *fixed);
   if (const auto* joint = std::get_if<JointTile>(&spec.tile)) return joint_set(spec, *joint);
   return auto_set(spec);
+}
+
+std::span<const KernelChoice> warp_kernels(std::span<const KernelChoice> set) {
+  const bool last = set.size() > 1 && set.back().family == kWgmmaFamily;
+  return set.first(set.size() - (last ? 1 : 0));
 }
 
 Result<KernelChoice> step_down(const Spec& spec, const KernelChoice& choice) {

@@ -4,6 +4,7 @@
 // thread-safe.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,10 +41,15 @@ struct KernelChoice {
   bool operator==(const KernelChoice&) const = default;
 };
 
-// The kernels of `spec` in a fixed order: single-class ones ascending, then the joint kernel. A
-// literal tile gives a set of one. Refused (SPEC_UNSUPPORTED or RESOURCE_LIMIT, path "$.tile") when
-// a named tile does not fit the target. REQUIRES: check_spec(spec) passed.
+// The kernels of `spec` in a fixed order: single-class ones ascending, then the joint kernel, then
+// that of attention_wgmma where the target and the spec have one. A literal tile gives a set of
+// one. Refused (SPEC_UNSUPPORTED or RESOURCE_LIMIT, path "$.tile") when a named tile does not fit
+// the target. REQUIRES: check_spec(spec) passed.
 Result<std::vector<KernelChoice>> kernel_set(const Spec& spec);
+
+// A set without the kernel of attention_wgmma, which takes no part in batches of prefixes that are
+// shared, of single tokens, or that have to be invariant; the whole set where it is alone.
+std::span<const KernelChoice> warp_kernels(std::span<const KernelChoice> set);
 
 // The same kernel with the KV tile of its largest class one step down, or decode_simt with a CTA an
 // SM less, for a compile that spilled; an error when there is no smaller one.

@@ -102,6 +102,16 @@ Result<KernelChoice> wgmma_kernel(const Spec& spec, int q, int kv) {
   return KernelChoice{kWgmmaFamily, {tile}, (q / kGroupRows + 1) * kGroupThreads, shared, 1};
 }
 
+std::optional<KernelChoice> best_wgmma_kernel(const Spec& spec) {
+  for (auto q = std::rbegin(kWgmmaQueryTiles); q != std::rend(kWgmmaQueryTiles); ++q) {
+    for (auto kv = std::rbegin(kWgmmaKvTiles); kv != std::rend(kWgmmaKvTiles); ++kv) {
+      Result<KernelChoice> kernel = wgmma_kernel(spec, *q, *kv);
+      if (kernel.ok()) return *std::move(kernel);
+    }
+  }
+  return std::nullopt;
+}
+
 Result<KernelChoice> smaller_wgmma_kernel(const Spec& spec, const KernelChoice& choice) {
   const TileClass& tile = choice.classes.front();
   for (auto kv = std::rbegin(kWgmmaKvTiles); kv != std::rend(kWgmmaKvTiles); ++kv) {

@@ -3,6 +3,8 @@
 // its tile, and what it does not do is refused there. Pure; thread-safe.
 #pragma once
 
+#include <optional>
+
 #include "base/status.h"
 #include "spec/spec.h"
 #include "spec/tiles.h"
@@ -16,6 +18,10 @@ inline constexpr int kWgmmaKvTiles[] = {64, 96, 128};
 // The kernel of query tile `q` and KV tile `kv`. Refused (path "$.tile" or below) when one is no
 // tile, does not fit the target, or the family does not do what the spec asks for.
 Result<KernelChoice> wgmma_kernel(const Spec& spec, int q, int kv);
+
+// The largest of the tiles, first by query rows; nothing where the family does not do what the spec
+// asks for, on its target or at all.
+std::optional<KernelChoice> best_wgmma_kernel(const Spec& spec);
 
 // The same with the next smaller KV tile; an error where there is none.
 Result<KernelChoice> smaller_wgmma_kernel(const Spec& spec, const KernelChoice& choice);

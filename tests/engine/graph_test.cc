@@ -128,7 +128,7 @@ TEST_CASE("a named kernel serves all batches, and one that is not there is refus
     REQUIRE(bound.update(batch).ok());
     CHECK(bound.query_tiles() == std::vector<int>{64});
   }
-  for (const int kernel : {-2, 5}) {
+  for (const int kernel : {-2, 6}) {
     const auto made = PlanObject::create(one.open(auto_spec()), kMixed, {.kernel = kernel});
     CHECK(made.status().code == Code::kArgumentInvalid);
     CHECK(made.status().path == "limits.kernel");

@@ -294,10 +294,10 @@ inline std::string auto_spec() {
 "variant": {"name": "test"}})";
 }
 
-// The first kernel of the set that has a smaller KV tile to step down to.
+// The last kernel of the set that has a smaller KV tile to step down to.
 inline int kernel_that_can_step_down(const KernelSet& kernels) {
   const std::vector<KernelChoice> choices = kernels.choices();
-  for (int i = 0; i < kernels.size(); ++i)
+  for (int i = kernels.size() - 1; i >= 0; --i)
     if (step_down(kernels.spec(), choices[i]).ok()) return i;
   FAIL("no kernel of the set can step down");
   return -1;

@@ -88,7 +88,7 @@ TEST_CASE("a batch of one packed row each gets query tile 1", "[rules]") {
   const std::unique_ptr<Engine> engine = make_test_engine(kSeed);
   CHECK(kernel_of(*engine, decode_case(1, {1, 1, 0}, {70, 203, 9})) == "decode_simt 1");
   CHECK(kernel_of(*engine, decode_case(1, {1, 7}, {70, 203})) == "attention_mma 16");
-  CHECK(kernel_of(*engine, decode_case(1, {1, 150}, {70, 203})) == "attention_mma 16 128");
+  CHECK(kernel_of(*engine, decode_case(1, {1, 150}, {70, 203})) == "attention_wgmma 128");
   CHECK(kernel_of(*engine, decode_case(2, {1, 1}, {70, 203})) == "attention_mma 16");
   Json wide = decode_case(2, {1, 9}, {70, 33});
   wide["spec"]["head_dim"] = {{"qk", 288}, {"vo", 288}};

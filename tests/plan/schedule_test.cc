@@ -201,12 +201,32 @@ TEST_CASE("sections that leave CTAs idle are given up") {
   CHECK(read_plan(plan).items[0].request == 1);
 }
 
-TEST_CASE("warpgroup kernels are cut contiguously for more than a few percent only") {
-  // 33 equal tiles on 2 CTAs: 17 against 16.5.
+TEST_CASE("the few equal tiles of a last wave are cut over all CTAs") {
+  // 33 tiles on 2 CTAs: 16 whole ones each, and half of the last.
   Batch batch;
   batch.add(33 * 128, kSectionTokens);
-  CHECK_FALSE(plan_or_fail(hopper_spec(false), hopper_kernel(), batch, 2).figures.contiguous);
+  const Plan plan = plan_or_fail(hopper_spec(false), hopper_kernel(), batch, 2);
+  CHECK_FALSE(plan.figures.contiguous);
+  CHECK(plan.figures.split_tiles == 1);
+  CHECK(plan.figures.makespan == 16.0 * (128 + kSectionTokens) + 128 + kSectionTokens / 2);
+  const Tables tables = read_plan(plan);
+  CHECK(tables.items[16] == WorkItem{0, 32 * 128, 0, 0, kSectionTokens / 2, 0, 0, 0});
+  CHECK(tables.items[33] ==
+        WorkItem{0, 32 * 128, 0, kSectionTokens / 2, kSectionTokens, 0, 128, 0});
+  // With another family the line of all tiles is cut.
   CHECK(plan_or_fail(hopper_spec(false), test::one_kernel(128, 128), batch, 2).figures.contiguous);
+}
+
+TEST_CASE("a last wave is left whole where it is full, or its tiles differ") {
+  Batch full;
+  full.add(34 * 128, kSectionTokens);
+  CHECK(plan_or_fail(hopper_spec(false), hopper_kernel(), full, 2).figures.split_tiles == 0);
+  Batch many;  // 201 tiles on 2 CTAs: half of one in a hundred
+  many.add(201 * 128, kSectionTokens);
+  CHECK(plan_or_fail(hopper_spec(false), hopper_kernel(), many, 2).figures.split_tiles == 0);
+  Batch causal;
+  causal.add(33 * 128, 33 * 128);
+  CHECK(plan_or_fail(hopper_spec(true), hopper_kernel(), causal, 2).figures.split_tiles == 0);
 }
 
 TEST_CASE("keys that causality hides weigh nothing") {

@@ -40,6 +40,28 @@ TEST_CASE("mixed batches get the joint kernel, each request the next class that 
   CHECK(selection.tile_class == std::pmr::vector<int>{0, 1, 1, 0, 0});  // 64 is mapped up to 128
 }
 
+TEST_CASE("warpgroups serve each batch with more rows than a decode, but for shared prefixes") {
+  std::vector<KernelChoice> kernels = test::auto_kernels();
+  kernels.push_back(test::kernel({{128, 128, 2}}));
+  kernels.back().family = "attention_wgmma";
+  CHECK(select(kernels, 4, {1, 4, 0}).kernel == 0);  // 16 packed rows at most
+  CHECK(select(kernels, 4, {5}).kernel == 4);
+  CHECK(select(kernels, 4, {1, 1, 5000}).kernel == 4);
+  CHECK(select(kernels, 4, {1, 1, 5000}).tile_class == std::pmr::vector<int>{0, 0, 0});
+  CHECK(select(kernels, 4, {0}).kernel == 0);
+  CHECK(select({kernels.back()}, 4, {1, 5000}).kernel == 0);  // alone it serves all
+
+  test::Batch batch;
+  batch.add(1, 100).add(17, 100);
+  const Spec spec = test::ragged_spec(4);
+  RowTable table = make_row_table(spec, batch.view());
+  table.rows.back().member_count = 2;
+  CHECK(select_kernel(spec, kernels, table.rows).kernel == 3);
+  table.rows.back().member_count = 0;
+  CHECK(select_kernel(spec, kernels, table.rows, true).kernel == 3);  // batch-invariant
+  CHECK(fixed_kernel(spec, kernels, batch.limits(4)) == 3);
+}
+
 TEST_CASE("query tile 1 is for batches of nothing else") {
   std::vector<KernelChoice> kernels = test::auto_kernels();
   kernels.insert(kernels.begin(), test::kernel({{1, 64, 2}}));
