@@ -7,56 +7,9 @@
 #pragma once
 
 #include "loom/gather_sm90.cuh"
-#include "loom/mask.cuh"
-#include "loom/warpgroup.cuh"
+#include "loom/roles_sm90.cuh"
 
 namespace loom {
-
-// Registers a thread, of 65536. Copying takes few; addresses of gathered rows take more.
-template <int consumers, bool gathers_keys>
-constexpr int kCopyRegisters = gathers_keys     ? 56
-                               : consumers == 2 ? 40
-                                                : 32;
-template <int consumers, bool gathers_keys>
-constexpr int kProductRegisters = (consumers == 2 ? 232 : 160) - (gathers_keys ? 8 : 0);
-
-// The warpgroups that multiply, as the crew that finishes an item, and their turns. Named barrier 0
-// is that of the whole CTA.
-template <class Config>
-struct Consumers {
-  static constexpr int kThreads = Config::kThreads - kGroupThreads;
-  static constexpr int kGroups = kThreads / kGroupThreads;
-  static constexpr int kSyncBarrier = 1;
-  static constexpr int kTurnBarrier = 2;  // and on, one a group
-  LOOM_DEVICE static int thread() { return static_cast<int>(threadIdx.x) - kGroupThreads; }
-  LOOM_DEVICE static int warp() { return warp_index() - kGroupThreads / 32; }
-  LOOM_DEVICE static int group() { return thread() / kGroupThreads; }
-  LOOM_DEVICE static void sync() { named_sync(kSyncBarrier, kThreads); }
-
-  LOOM_DEVICE static void begin_turns() {
-    if (group() == 0) named_arrive(kTurnBarrier, 2 * kGroupThreads);
-  }
-  LOOM_DEVICE static void await_turn() { named_sync(kTurnBarrier + group(), 2 * kGroupThreads); }
-  LOOM_DEVICE static void end_turn() {
-    const int next = group() + 1 == kGroups ? 0 : group() + 1;
-    named_arrive(kTurnBarrier + next, 2 * kGroupThreads);
-  }
-};
-
-// An item as a warpgroup multiplies it.
-template <class Config, class Class>
-struct OpenItem {
-  const Kept* kept;
-  KvBounds bounds;
-  TileWalk<Class> walk;
-  float factor;  // of logits
-
-  // Whether some row does not see some key of the tile.
-  LOOM_DEVICE bool is_cut() const {
-    return walk.position + Class::kKv > bounds.full_end ||
-           (Config::kWindow && walk.position < bounds.full_begin);
-  }
-};
 
 // One warpgroup's 64 rows of one item after the other.
 template <class Config, class Class, class Variant>
@@ -68,6 +21,7 @@ struct GroupRows {
   using Output = OutputRows<Config, Variant>;
   static constexpr int kLogits = Class::kKv / 8;
   static constexpr int kValues = Config::kHeadDimVo / 8;
+  static constexpr bool kAsksTiles = Config::kHasTileMask && Config::kHasLogitsMask;
 
   const AttentionArgs& args;
   const PlanHeader& plan;
@@ -76,6 +30,8 @@ struct GroupRows {
   typename Ring::QueryPlace query_place;
   typename Ring::Place key_place;
   typename Ring::Place value_place;
+  typename Ring::Place mask_place;
+  TileQueue<Config, Class> tiles;
 
   SoftmaxState<1> state;
   float logits[1][kLogits][4];
@@ -87,49 +43,78 @@ struct GroupRows {
   LOOM_DEVICE static bool leads() { return Crew::thread() % kGroupThreads == 0; }
 
   LOOM_DEVICE void multiply_queries() {
-    const typename Ring::QTile queries = ring.queries(query_place.stage);
-    const typename Ring::KTile keys = ring.keys(key_place.stage);
+    // Anew for every tile: held through the KV loop, operands of head dim 256 took 32 registers.
+    u32 queries = ring.queries(query_place.stage()).base + Crew::group() * 64 * 128;
+    hold(queries);
+    const typename Ring::KTile keys = ring.keys(key_place.stage());
 #pragma unroll
     for (int k = 0; k < Config::kHeadDimQk / 16; ++k) {
-      multiply_shared(logits[0], operand_of_rows(queries, Crew::group() * 64, k),
-                      operand_of_rows(keys, 0, k), k != 0, Element{});
+      multiply_shared(logits[0], operand_of_rows<typename Ring::QTile>(queries, k),
+                      operand_of_rows<typename Ring::KTile>(keys.base, k), k != 0, Element{});
     }
     products_end();
   }
   LOOM_DEVICE void multiply_values() {
-    const typename Ring::VTile tokens = ring.values(value_place.stage);
+    const typename Ring::VTile tokens = ring.values(value_place.stage());
 #pragma unroll
     for (int k = 0; k < kLogits / 2; ++k)
       multiply_held(values[0], weights[k], operand_of_columns(tokens, k), Element{});
     products_end();
   }
   LOOM_DEVICE void await_keys() const {
-    barrier_wait(ring.keys_full(key_place.stage), key_place.parity);
+    barrier_wait(ring.keys_full(key_place.stage()), key_place.parity());
+    if constexpr (Ring::Mask::kUsed)
+      barrier_wait(ring.mask_full(mask_place.stage()), mask_place.parity());
   }
   LOOM_DEVICE void await_values() const {
-    barrier_wait(ring.values_full(value_place.stage), value_place.parity);
+    barrier_wait(ring.values_full(value_place.stage()), value_place.parity());
   }
   LOOM_DEVICE void release_keys() {
-    if (leads()) barrier_arrive(ring.keys_free(key_place.stage));
+    if (leads()) barrier_arrive(ring.keys_free(key_place.stage()));
     key_place.advance();
   }
+  // Each warp for itself: unlike keys, which one product of all reads, each reads its own bits.
+  LOOM_DEVICE void release_mask() {
+    if constexpr (Ring::Mask::kUsed) {
+      __syncwarp();
+      if (lane_index() == 0) barrier_arrive(ring.mask_free(mask_place.stage()));
+      mask_place.advance();
+    }
+  }
   LOOM_DEVICE void release_values() {
-    if (leads()) barrier_arrive(ring.values_free(value_place.stage));
+    if (leads()) barrier_arrive(ring.values_free(value_place.stage()));
     value_place.advance();
   }
 
-  // Masks and functors; the factor that is left to the softmax.
+  // Masks and functors; the factor that is left to the softmax. Where tiles are asked about, only
+  // one that is full and not cut is spared anything: four forms took twice as long to compile as
+  // two.
   template <bool partial>
   LOOM_DEVICE float apply_variant(const Item& item) {
-    if constexpr (!partial && !kHasFunctors<Config>) return 1.0f;
-    constexpr bool kMasks = partial || Config::kHasLogitsMask || !Config::kSoftmax;
+    if constexpr (kAsksTiles) {
+      if (item.walk.mask == TileMask::kFull && !item.is_cut())
+        return apply_asking<false, false>(item);
+      return apply_asking<true, true>(item);
+    } else if constexpr (!partial && !kHasFunctors<Config> && !Ring::Mask::kUsed) {
+      return 1.0f;
+    } else {
+      return apply_asking<partial, true>(item);
+    }
+  }
+
+  // `ask`: logits_mask about each pair.
+  template <bool partial, bool ask>
+  LOOM_DEVICE float apply_asking(const Item& item) {
+    constexpr bool kMasks =
+        partial || Ring::Mask::kUsed || (Config::kHasLogitsMask && ask) || !Config::kSoftmax;
     const Kept& kept = *item.kept;
     const KvColumns<Config> columns{args, kept.request, nullptr, item.walk.position};
-    const MaskTile<Config, Class> mask(nullptr, columns, kept.work);
+    const typename Ring::Mask mask(ring.mask(mask_place.stage()), columns, kept.work);
     float left = 1.0f;
-    apply_variant_to<Config, Variant, partial, true>(logits[0], variant, plan, kept.request,
-                                                     kept.work, item.bounds.end, columns, 0,
-                                                     row_begin(), mask, kMasks ? nullptr : &left);
+    apply_variant_to<Config, Variant, partial, ask>(logits[0], variant, plan, kept.request,
+                                                    kept.work, item.bounds.end, columns, 0,
+                                                    row_begin(), mask, kMasks ? nullptr : &left);
+    release_mask();
     if (left > 0.0f) return left;
       // The maximum is taken before the factor.
 #pragma unroll
@@ -141,17 +126,18 @@ struct GroupRows {
   }
 
   // Waits for an item's queries, and with them for what is kept of it.
-  LOOM_DEVICE Item open(const Kept& kept) const {
-    barrier_wait(ring.queries_full(query_place.stage), query_place.parity);
+  LOOM_DEVICE Item open(const Kept& kept) {
+    barrier_wait(ring.queries_full(query_place.stage()), query_place.parity());
     const KvBounds bounds = kv_bounds<Config, Class>(plan, kept.request, kept.work);
-    return {&kept, bounds, TileWalk<Class>(bounds), softmax_factor<Config>(plan, args, kept.work)};
+    return {&kept, bounds, TileWalk<Config, Class>(bounds, tiles),
+            softmax_factor<Config>(plan, args, kept.work)};
   }
 
   // Logits of an item's first tile to weights, with a state of its own: that of the item before may
   // still be wanted.
   LOOM_DEVICE void fold_first(const Item& item, SoftmaxState<1>& fresh) {
     float factor = item.factor;
-    if (Config::kCausal || item.is_cut()) {
+    if (Config::kCausal || kAsksTiles || item.is_cut()) {
       factor *= apply_variant<true>(item);
     } else {
       factor *= apply_variant<false>(item);
@@ -171,7 +157,7 @@ struct GroupRows {
     release_keys();
     fold_first(item, state);
     pack_weights(weights, logits[0], Element{});
-    item.walk.advance();
+    item.walk.advance(tiles);
   }
 
   // The keys of a tile beside the values of the one before.
@@ -196,17 +182,19 @@ struct GroupRows {
     release_values();
     if (shrinks) state.shrink_values(by, values);
     pack_weights(weights, logits[0], Element{});
-    item.walk.advance();
+    item.walk.advance(tiles);
   }
 
   LOOM_DEVICE void multiply_rest(Item& item) {
-    if constexpr (Config::kCausal) {
+    if constexpr (Config::kCausal && !kAsksTiles) {
 #pragma unroll 1
       while (item.walk.left > 0 && item.walk.position + Class::kKv > item.bounds.full_end)
         step<true>(item);
     }
+    if constexpr (!kAsksTiles) {
 #pragma unroll 1
-    while (item.walk.left > 0 && !item.is_cut()) step<false>(item);
+      while (item.walk.left > 0 && !item.is_cut()) step<false>(item);
+    }
     // What a window cuts; in a tile of rows that do not exist functors ask about every tile.
     if constexpr (Config::kWindow || kHasFunctors<Config>) {
 #pragma unroll 1
@@ -232,7 +220,7 @@ struct GroupRows {
     hold(values[0]);
     release_values();
     pack_weights(weights, logits[0], Element{});
-    next.walk.advance();
+    next.walk.advance(tiles);
   }
 
   LOOM_DEVICE void end() {
@@ -245,7 +233,7 @@ struct GroupRows {
   }
 
   LOOM_DEVICE void release_queries() {
-    if (leads()) barrier_arrive(ring.queries_free(query_place.stage));
+    if (leads()) barrier_arrive(ring.queries_free(query_place.stage()));
     query_place.advance();
   }
 
@@ -259,22 +247,44 @@ struct GroupRows {
     for (int i = 1;; ++i) {
       multiply_rest(item);
       release_queries();
-      const int slot = kept_place.stage;
+      const int slot = kept_place.stage();
       kept_place.advance();
       SoftmaxState<1> fresh;
       if (i < items) {
-        item = open(ring.kept(kept_place.stage));
+        item = open(ring.kept(kept_place.stage()));
         step_over(item, fresh);
       } else {
         end();
       }
-      finish(ring.kept(slot));
-      __syncwarp();
-      if (lane_index() == 0) barrier_arrive(ring.kept_free(slot));
+      close(slot);
       if (i >= items) return;
       clear(values);
       state = fresh;
     }
+  }
+
+  // One item after the other: of products of 256 columns the copy that begins an item beside the
+  // end of the last is a third of the compile.
+  LOOM_DEVICE void run_apart(int items) {
+    typename Ring::KeptPlace kept_place;
+#pragma unroll 1
+    for (int i = 0; i < items; ++i) {
+      Item item = open(ring.kept(kept_place.stage()));
+      clear(values);
+      state = SoftmaxState<1>();
+      begin(item);
+      multiply_rest(item);
+      release_queries();
+      end();
+      close(kept_place.stage());
+      kept_place.advance();
+    }
+  }
+
+  LOOM_DEVICE void close(int slot) {
+    finish(ring.kept(slot));
+    __syncwarp();
+    if (lane_index() == 0) barrier_arrive(ring.kept_free(slot));
   }
 
   LOOM_DEVICE void finish(const Kept& kept) {
@@ -351,21 +361,27 @@ LOOM_DEVICE void attention_wgmma(const MappedAttentionArgs& args) {
   if (threadIdx.x == 0) ring.init();
   __syncthreads();
   if (threadIdx.x < kGroupThreads) {
-    give_registers<kCopyRegisters<Ring::kConsumers, !kMapsKeys<Config, Class>>>();
+    give_registers<RoleRegisters<Config, Class>::kCopies>();
     const int items = queue.end - queue.begin;
     if (warp_index() == 0)
-      MappedCopies<Config, Class>{args, plan, ring, {}, {}, {}}.copy_queue(items);
-    if (warp_index() == 1) fetch_queue(ring, attention, plan, queue);
+      MappedCopies<Config, Class>{args, plan, ring, {}, {}, {}, {ring, {}}}.copy_queue(items);
+    if (warp_index() == 1) fetch_queue<Config, Class, Variant>(ring, attention, plan, queue);
     if constexpr (Ring::kGathers) {
       if (threadIdx.x >= GatherCrew::kFirst)
-        GatheredCopies<Config, Class>{attention, plan, ring, {}, {}, {}}.copy_queue(items);
+        GatheredCopies<Config, Class>{attention, plan, ring, {}, {}, {}, {}, {ring, {}}}.copy_queue(
+            items);
     }
   } else {
-    take_registers<kProductRegisters<Ring::kConsumers, !kMapsKeys<Config, Class>>>();
+    take_registers<RoleRegisters<Config, Class>::kProducts>();
     const Variant variant(plan, attention);
-    GroupRows<Config, Class, Variant> rows{attention, plan, variant, ring, {}, {}, {}};
+    GroupRows<Config, Class, Variant> rows{attention, plan, variant, ring,      {},
+                                           {},        {},   {},      {ring, {}}};
     Consumers<Config>::begin_turns();
-    rows.run(queue.end - queue.begin);
+    if constexpr (Config::kHeadDimVo > 128) {
+      rows.run_apart(queue.end - queue.begin);
+    } else {
+      rows.run(queue.end - queue.begin);
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What no tensor map copies for attention_wgmma: query tiles that begin within a token, and keys in
-// pages that are no whole swizzle patterns. Two warps gather rows by cp.async; what it brought is
-// shown to the products as other stores are.
+// What no tensor map copies for attention_wgmma: query tiles that begin within a token, keys in
+// pages that are no whole swizzle patterns, and the bits of custom masks. Two warps gather them by
+// cp.async; what it brought is shown to the products as other stores are.
 #pragma once
 
 #include "loom/copy.cuh"
@@ -20,6 +20,8 @@ struct GatheredCopies {
   typename Ring::QueryPlace queries;
   typename Ring::Place keys;
   typename Ring::Place values;
+  typename Ring::Place masks;
+  TileQueue<Config, Class> tiles;
   u32 landing = 0;  // the barrier of the copies that are under way; 0: none
 
   // Copies are waited for when those behind them are under way. (Consumers that wait for the first
@@ -56,55 +58,73 @@ struct GatheredCopies {
   }
 
   LOOM_DEVICE void copy_keys(const Kept& kept, int position) {
-    barrier_wait(ring.keys_free(keys.stage), keys.parity ^ 1);
-    copy_rows(ring.keys(keys.stage), kept, args.k, args.k_page_stride, args.k_token_stride,
+    barrier_wait(ring.keys_free(keys.stage()), keys.parity() ^ 1);
+    copy_rows(ring.keys(keys.stage()), kept, args.k, args.k_page_stride, args.k_token_stride,
               args.k_head_stride, position);
-    commit(ring.keys_full(keys.stage));
+    commit(ring.keys_full(keys.stage()));
     keys.advance();
   }
   LOOM_DEVICE void copy_values(const Kept& kept, int position) {
-    barrier_wait(ring.values_free(values.stage), values.parity ^ 1);
-    copy_rows(ring.values(values.stage), kept, args.v, args.v_page_stride, args.v_token_stride,
+    barrier_wait(ring.values_free(values.stage()), values.parity() ^ 1);
+    copy_rows(ring.values(values.stage()), kept, args.v, args.v_page_stride, args.v_token_stride,
               args.v_head_stride, position);
-    commit(ring.values_full(values.stage));
+    commit(ring.values_full(values.stage()));
     values.advance();
   }
   LOOM_DEVICE void gather_queries(const Kept& kept) {
-    barrier_wait(ring.queries_free(queries.stage), queries.parity ^ 1);
-    copy_queries<Config, GatherCrew>(ring.queries(queries.stage), args, kept.request, kept.work);
-    commit(ring.queries_full(queries.stage));
+    barrier_wait(ring.queries_free(queries.stage()), queries.parity() ^ 1);
+    copy_queries<Config, GatherCrew>(ring.queries(queries.stage()), args, kept.request, kept.work);
+    commit(ring.queries_full(queries.stage()));
     queries.advance();
   }
 
+  LOOM_DEVICE void copy_mask_bits(const Kept& kept, int position) {
+    barrier_wait(ring.mask_free(masks.stage()), masks.parity() ^ 1);
+    copy_mask<Config, Class>(ring.mask(masks.stage()), args, kept.request, kept.work, position,
+                             GatherCrew::thread(), GatherCrew::kThreads);
+    commit(ring.mask_full(masks.stage()));
+    masks.advance();
+  }
+
+  LOOM_DEVICE void begin_tile(const Kept& kept, int position) {
+    if constexpr (!kMapsKeys<Config, Class>) copy_keys(kept, position);
+    if constexpr (Ring::Mask::kUsed) copy_mask_bits(kept, position);
+  }
+  LOOM_DEVICE void end_tile(const Kept& kept, int position) {
+    if constexpr (!kMapsKeys<Config, Class>) copy_values(kept, position);
+  }
+
   // In the order in which they are multiplied, as in MappedCopies.
-  LOOM_DEVICE void copy_item(const Kept& kept) {
-    if constexpr (!kMapsKeys<Config, Class>) {
-      TileWalk<Class> walk(kv_bounds<Config, Class>(plan, kept.request, kept.work));
-      copy_keys(kept, walk.position);
-      if constexpr (!kMapsQueries<Config, Class>) gather_queries(kept);
+  LOOM_DEVICE void copy_tiles(const Kept& kept) {
+    TileWalk<Config, Class> walk(kv_bounds<Config, Class>(plan, kept.request, kept.work), tiles);
+    int before = walk.position;
+    begin_tile(kept, before);
+    if constexpr (!kMapsQueries<Config, Class>) gather_queries(kept);
 #pragma unroll 1
-      for (walk.advance(); walk.left > 0; walk.advance()) {
-        copy_keys(kept, walk.position);
-        copy_values(kept, walk.position + Class::kKv);
-      }
-      copy_values(kept, walk.position + Class::kKv);
-    } else {
-      gather_queries(kept);
+    for (walk.advance(tiles); walk.left > 0; walk.advance(tiles)) {
+      begin_tile(kept, walk.position);
+      end_tile(kept, before);
+      before = walk.position;
     }
+    end_tile(kept, before);
   }
 
   LOOM_DEVICE void copy_queue(int items) {
     typename Ring::KeptPlace place;
 #pragma unroll 1
     for (int i = 0; i < items; ++i) {
-      barrier_wait(ring.kept_full(place.stage), place.parity);
-      copy_item(ring.kept(place.stage));
+      barrier_wait(ring.kept_full(place.stage()), place.parity());
+      if constexpr (Ring::kGathersTiles) {
+        copy_tiles(ring.kept(place.stage()));
+      } else {
+        gather_queries(ring.kept(place.stage()));
+      }
       if constexpr (kMapsKeys<Config, Class>) {  // nothing follows that these could wait behind
         arrive<0>();
         landing = 0;
       }
       __syncwarp();
-      if (lane_index() == 0) barrier_arrive(ring.kept_free(place.stage));
+      if (lane_index() == 0) barrier_arrive(ring.kept_free(place.stage()));
       place.advance();
     }
     if (landing != 0) arrive<0>();

@@ -52,15 +52,15 @@ struct MaskTile {
 // Starts the copies of a stage's words. The array ends at any byte: nothing behind the request's
 // last one is read; that, and the rows of tokens that do not exist, become zeros. A word that is
 // cut is read bytewise (a copy of 4 bytes that reads fewer would do, but memory checkers report
-// it).
+// it). By `thread` of `threads`.
 template <class Config, class Class>
 LOOM_DEVICE void copy_mask(u32* words, const AttentionArgs& args, const RequestRow& request,
-                           const Work& work, int kv_begin) {
+                           const Work& work, int kv_begin, int thread, int threads) {
   using Tile = MaskTile<Config, Class>;
   const KvColumns<Config> keys{args, request, nullptr, kv_begin};
   const i64 end = request.mask_begin + (static_cast<i64>(request.qo_len) * request.kv_len + 7) / 8;
 #pragma unroll 1
-  for (int i = thread_index_now(); i < Tile::kTokens * Tile::kWords; i += Config::kThreads) {
+  for (int i = thread; i < Tile::kTokens * Tile::kWords; i += threads) {
     const int token = work.item.q_row / Config::kGroupSize + i / Tile::kWords;
     const i64 byte = ((keys.mask_bit(token, kv_begin) >> 5) + i % Tile::kWords) * 4;
     const unsigned char* from = args.custom_mask + byte;

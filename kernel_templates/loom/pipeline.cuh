@@ -61,7 +61,7 @@ struct KvRing {
         source.copy(args, keys(stage), values(stage), position, stage);
         if constexpr (MaskTile<Config, Class>::kUsed)
           copy_mask<Config, Class>(reinterpret_cast<u32*>(tile.beside(stage)), args, tile.request,
-                                   tile.work, position);
+                                   tile.work, position, thread_index_now(), Config::kThreads);
         const int following = next(tile, position, end);
         source.fetch_pages(following);
         if constexpr (kSkipsTiles<Config>) cursor = following;

@@ -18,16 +18,18 @@ LOOM_DEVICE int warp_index() {
 // 16, 32 or 64 for what is left. Within a slab 16-byte chunk j of row i is stored at j ^ (i & 7),
 // in a narrower tail at j ^ (the row's number among those that share 128 bytes): the eight rows
 // that one ldmatrix phase reads, and the eight chunks that eight lanes copy into one row, each fall
-// into eight different bank groups.
-template <int rows, int columns>
+// into eight different bank groups. `whole_slabs`: a tail is as wide as a slab and swizzled as one,
+// its last columns unused, since a product of values reads all of its slabs by one descriptor.
+template <int rows, int columns, bool whole_slabs = false>
 struct SharedTile {
   static_assert(columns % 16 == 0 && rows % 8 == 0, "ldmatrix reads 8 rows of two chunks");
   static constexpr int kRows = rows;
   static constexpr int kChunks = columns / 8;
   static constexpr int kSlabChunks = kChunks / 8 * 8;  // chunks that lie in full slabs
   static constexpr int kTail = columns % 64;
-  static constexpr int kTailColumns = kTail == 48 ? 64 : kTail;
+  static constexpr int kTailColumns = kTail == 48 || (whole_slabs && kTail != 0) ? 64 : kTail;
   static constexpr int kTailRowBytes = kTailColumns * 2;
+  static constexpr int kSlabs = (columns + 63) / 64;  // with the tail's
   static constexpr int kSlabBytes = rows * 128;
   static constexpr int kBytes = rows * (kSlabChunks * 16 + kTailRowBytes);
   // Rows of a tail that share 128 bytes hold the same swizzle.

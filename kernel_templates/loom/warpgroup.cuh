@@ -8,27 +8,32 @@
 
 namespace loom {
 
+// Rows of slabs of 64 columns, as many as hold `columns`.
+template <int rows, int columns>
+using SlabTile = SharedTile<rows, columns, true>;
+
 // Of a tile whose swizzle is the 128-byte one: eight rows are a pattern of 1024 bytes. `across`:
-// between slabs of 64 columns, read where the product's k goes across rows.
-LOOM_DEVICE u64 tile_descriptor(u32 address, int across) {
-  constexpr u64 kPattern = u64{1024 >> 4} << 32;
-  constexpr u64 kSwizzle128 = u64{1} << 62;
-  return static_cast<u64>((address & 0x3ffff) >> 4) | static_cast<u64>(across >> 4) << 16 |
-         kPattern | kSwizzle128;
+// between slabs of 64 columns, read where the product's k goes across rows. An operand lies
+// `offset` bytes behind the first, a constant: added to a field, it costs a step one instruction.
+LOOM_DEVICE u64 tile_descriptor(u32 first, int offset, int across) {
+  constexpr u32 kPattern = 1024 >> 4;
+  constexpr u32 kSwizzle128 = u32{1} << 30;
+  const u32 low = (first >> 4) + static_cast<u32>((offset >> 4) | (across >> 4) << 16);
+  return static_cast<u64>(kSwizzle128 | kPattern) << 32 | low;
 }
 
-// 16 columns from 16 * step on, of all rows from `row` on: queries and keys.
+// 16 columns from 16 * step on, of all rows from `first` on, an address: queries and keys.
 template <class Tile>
-LOOM_DEVICE u64 operand_of_rows(const Tile& tile, int row, int step) {
-  static_assert(Tile::kTail == 0, "slabs of 64 columns only");
-  return tile_descriptor(tile.base + step / 4 * Tile::kSlabBytes + row * 128 + step % 4 * 32, 16);
+LOOM_DEVICE u64 operand_of_rows(u32 first, int step) {
+  static_assert(Tile::kTailColumns % 64 == 0, "slabs of 64 columns only");
+  return tile_descriptor(first, step / 4 * Tile::kSlabBytes + step % 4 * 32, 16);
 }
 
 // 16 rows from 16 * step on, of all columns: values.
 template <class Tile>
 LOOM_DEVICE u64 operand_of_columns(const Tile& tile, int step) {
-  static_assert(Tile::kTail == 0, "slabs of 64 columns only");
-  return tile_descriptor(tile.base + step * 2048, Tile::kSlabBytes);
+  static_assert(Tile::kTailColumns % 64 == 0, "slabs of 64 columns only");
+  return tile_descriptor(tile.base, step * 2048, Tile::kSlabBytes);
 }
 
 template <int fragments>

@@ -13,16 +13,14 @@ int kv_row_bytes(const Spec& spec, int columns) {
   return row_bytes(columns * bytes_of(spec.dtype.kv) / 2);
 }
 
-// Beside the rows of a stage: the position of each key of block-sparse rows, or the bits of a
-// custom mask (MaskTile in loom/mask.cuh).
+}  // namespace
+
 int beside_bytes(const Spec& spec, const TileClass& tile) {
   if (spec.layout.kv == KvLayout::kBsr) return 4 * tile.kv;
   if (!spec.variant.mask.custom) return 0;
   const int tokens = (tile.q + spec.group_size - 2) / spec.group_size + 1;
   return (tokens * ((tile.kv + 62) / 32) * 4 + 15) / 16 * 16;
 }
-
-}  // namespace
 
 int row_bytes(int columns) {
   const int tail = columns % 64;

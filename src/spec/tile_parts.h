@@ -13,6 +13,10 @@ namespace attnloom {
 inline constexpr int kTileStages = 2;
 inline constexpr int kKeptBytes = 112;  // Kept, in loom/work.cuh
 
+// Beside the rows of a stage: the position of each key of block-sparse rows, or the bits of a
+// custom mask (MaskTile in loom/mask.cuh).
+int beside_bytes(const Spec& spec, const TileClass& tile);
+
 // Bytes of a row of `columns` 16-bit elements: slabs of 64 columns and a tail of 16, 32 or 64
 // (SharedTile in loom/tile.cuh).
 int row_bytes(int columns);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <string>
 
 #include "spec/tile_parts.h"
@@ -15,16 +16,27 @@ constexpr int kGroupRows = 64;        // of one warpgroup
 constexpr int kGroupThreads = 128;    // of a warpgroup
 constexpr int kWideValuesTile = 128;  // beyond it a thread has 160 registers instead of 232
 constexpr int kNarrowValues = 64;
+constexpr int kWideValues = 256;
+constexpr int kKeyDims[] = {64, 96, 128, 192, 256};
+constexpr int kValueDims[] = {64, 96, 128, 256};
 constexpr int kSlabColumns = 64;  // of 16 bits, as wide as the swizzle
-constexpr int kKeptSlots = 4;     // items in flight (loom/pipeline_sm90.cuh)
+constexpr int kKeptSlots = 4;     // items in flight (loom/ring_sm90.cuh)
+constexpr int kTileSlots = 4;     // tiles likewise
+constexpr int kNextTileBytes = 8;
 constexpr int kScratchBytes = 16;
 constexpr int kBarrierBytes = 8;
-constexpr int kOtherBarriers = 6 + 2 * kKeptSlots;  // beside the four of each stage
+constexpr int kStageBarriers = 6;
+constexpr int kOtherBarriers = 6 + 2 * kKeptSlots + 2 * kTileSlots;
 
 Status refuse(std::string what, std::string remedy) {
   return make_error(Code::kSpecUnsupported, "$.tile.family",
                     std::string(kWgmmaFamily) + " of this version does not do " + std::move(what),
                     std::move(remedy));
+}
+
+template <class List>
+bool holds(const List& list, int wanted) {
+  return std::find(std::begin(list), std::end(list), wanted) != std::end(list);
 }
 
 // A map copies 128 bytes of a row at a time, and products accumulate values of these widths.
@@ -35,18 +47,16 @@ Status check_head_dims(const HeadDim& dims, int q) {
                           " has registers for head_dim.vo " + std::to_string(kNarrowValues),
                       "use query tile " + std::to_string(kWideValuesTile));
   }
-  const bool keys = dims.qk % kSlabColumns == 0 && dims.qk <= 192;
-  const bool values = dims.vo == 64 || dims.vo == 128;
-  if (keys && values) return ok_status();
+  if (holds(kKeyDims, dims.qk) && holds(kValueDims, dims.vo)) return ok_status();
   return refuse("head_dim " + std::to_string(dims.qk) + ", " + std::to_string(dims.vo),
-                "allowed: qk 64, 128 or 192, vo 64 or 128");
+                "allowed: qk 64, 96, 128, 192 or 256, vo 64, 96, 128 or 256");
 }
 
 Status check_variant_fits(const Variant& variant) {
-  if (variant.mask.custom) return refuse("mask.custom", "use \"auto\"");
   for (const FunctorField& field : functor_fields()) {
     const bool done = field.json == "prelude" || field.json == "logits_transform" ||
-                      field.json == "logits_mask" || field.json == "output_transform";
+                      field.json == "logits_mask" || field.json == "tile_mask" ||
+                      field.json == "output_transform";
     if (!done && !(variant.*field.text).empty())
       return refuse("variant." + std::string(field.json), "use \"auto\"");
   }
@@ -68,15 +78,27 @@ Status check_fits(const Spec& spec, int q) {
   return ok_status();
 }
 
-// MappedRing (loom/pipeline_sm90.cuh) counts the same.
-int bytes_with(const Spec& spec, const TileClass& tile, int query_tiles) {
-  return query_tiles * tile.q * row_bytes(spec.head_dim.qk) + ring_bytes(spec, tile) +
-         kBarrierBytes * (4 * tile.stages + kOtherBarriers) + kKeptSlots * kKeptBytes +
-         kScratchBytes;
+// Rows are whole slabs (SlabTile in loom/warpgroup.cuh).
+int slab_bytes(int columns) {
+  return (columns + kSlabColumns - 1) / kSlabColumns * kSlabColumns * 2;
 }
 
-template <class Tiles>
-Status check_one_of(const char* path, const char* what, int given, const Tiles& tiles) {
+// MappedRing (loom/ring_sm90.cuh) counts the same.
+int bytes_with(const Spec& spec, const TileClass& tile, int query_tiles) {
+  const int key = slab_bytes(spec.head_dim.qk);
+  const int stage = tile.kv * (key + slab_bytes(spec.head_dim.vo)) + beside_bytes(spec, tile) +
+                    kBarrierBytes * kStageBarriers;
+  return query_tiles * tile.q * key + tile.stages * stage + kBarrierBytes * kOtherBarriers +
+         kKeptSlots * kKeptBytes + kTileSlots * kNextTileBytes + kScratchBytes;
+}
+
+// Of values of 256 columns, 80 is what two stages have room for.
+std::span<const int> kv_tiles(const Spec& spec) {
+  if (spec.head_dim.vo >= kWideValues) return kWgmmaWideKvTiles;
+  return kWgmmaKvTiles;
+}
+
+Status check_one_of(const char* path, const char* what, int given, std::span<const int> tiles) {
   std::string allowed;
   for (const int tile : tiles) {
     if (tile == given) return ok_status();
@@ -92,7 +114,7 @@ Status check_one_of(const char* path, const char* what, int given, const Tiles& 
 
 Result<KernelChoice> wgmma_kernel(const Spec& spec, int q, int kv) {
   ATTNLOOM_CHECK(check_one_of("$.tile.q", "query tile", q, kWgmmaQueryTiles));
-  ATTNLOOM_CHECK(check_one_of("$.tile.kv", "KV tile", kv, kWgmmaKvTiles));
+  ATTNLOOM_CHECK(check_one_of("$.tile.kv", "KV tile", kv, kv_tiles(spec)));
   ATTNLOOM_CHECK(check_fits(spec, q));
   const TileClass tile{q, kv, kTileStages};
   const int most = target_limits(*spec.target).shared_bytes_per_cta;
@@ -114,7 +136,8 @@ std::optional<KernelChoice> best_wgmma_kernel(const Spec& spec) {
 
 Result<KernelChoice> smaller_wgmma_kernel(const Spec& spec, const KernelChoice& choice) {
   const TileClass& tile = choice.classes.front();
-  for (auto kv = std::rbegin(kWgmmaKvTiles); kv != std::rend(kWgmmaKvTiles); ++kv) {
+  const std::span<const int> tiles = kv_tiles(spec);
+  for (auto kv = tiles.rbegin(); kv != tiles.rend(); ++kv) {
     if (*kv >= tile.kv) continue;
     Result<KernelChoice> smaller = wgmma_kernel(spec, tile.q, *kv);
     if (smaller.ok()) return smaller;

@@ -14,6 +14,7 @@ namespace attnloom {
 inline constexpr const char* kWgmmaFamily = "attention_wgmma";
 inline constexpr int kWgmmaQueryTiles[] = {128, 192};  // 64 rows a warpgroup
 inline constexpr int kWgmmaKvTiles[] = {64, 96, 128};
+inline constexpr int kWgmmaWideKvTiles[] = {64, 80};  // of values of 256 columns
 
 // The kernel of query tile `q` and KV tile `kv`. Refused (path "$.tile" or below) when one is no
 // tile, does not fit the target, or the family does not do what the spec asks for.

@@ -187,8 +187,11 @@ TEST_CASE("tiles that cannot be are refused with the numbers") {
         "tile {\"q\": 1, \"kv\": 32} needs 132208 bytes of shared memory, sm_86 has 101376");
 }
 
-// 2 * 16384 * 2 bytes of queries, two stages of 128 rows of K and V, 22 barriers of 8 bytes, four
-// slots of 112 and 16 bytes; with qk 192 there is room for one query tile only.
+// 34 barriers of 8 bytes, four slots of 112 and of 8 bytes, and 16 bytes.
+constexpr int kWgmmaOther = 272 + 448 + 32 + 16;
+
+// 2 * 16384 * 2 bytes of queries, two stages of 128 rows of K and V, and the others; with qk 192
+// there is room for one query tile only.
 TEST_CASE("a tile may name the warpgroup kernels") {
   const auto choice_of = [](const Spec& spec, int q, int kv) {
     Spec named = spec;
@@ -200,18 +203,28 @@ TEST_CASE("a tile may name the warpgroup kernels") {
     return kernels->front();
   };
   CHECK(choice_of(spec_of({90, 'a'}, 128, 128), 128, 128) ==
-        KernelChoice{"attention_wgmma", {{128, 128, 2}}, 384, 65536 + 131072 + 176 + 448 + 16, 1});
+        KernelChoice{"attention_wgmma", {{128, 128, 2}}, 384, 65536 + 131072 + kWgmmaOther, 1});
   CHECK(choice_of(spec_of({90, 'a'}, 192, 128), 128, 128).shared_bytes ==
-        49152 + 163840 + 176 + 448 + 16);
+        49152 + 163840 + kWgmmaOther);
   Spec paged = spec_of({90, 'a'}, 64, 128);
   paged.layout = {KvLayout::kPaged, 16};
   const KernelChoice choice = choice_of(paged, 128, 96);
   CHECK(step_down(paged, choice)->classes == std::vector<TileClass>{{128, 64, 2}});
   CHECK_FALSE(step_down(paged, choice_of(paged, 128, 64)).ok());
   CHECK(choice_of(spec_of({90, 'a'}, 64, 64), 192, 128) ==
-        KernelChoice{"attention_wgmma", {{192, 128, 2}}, 512, 49152 + 65536 + 176 + 448 + 16, 1});
+        KernelChoice{"attention_wgmma", {{192, 128, 2}}, 512, 49152 + 65536 + kWgmmaOther, 1});
   paged.layout.page_size = 5;  // gathered
-  CHECK(choice_of(paged, 128, 128).shared_bytes == 2 * 16384 + 65536 + 32768 + 176 + 448 + 16 - 0);
+  CHECK(choice_of(paged, 128, 128).shared_bytes == 2 * 16384 + 65536 + 32768 + kWgmmaOther);
+  CHECK(choice_of(spec_of({90, 'a'}, 96, 96), 128, 96).shared_bytes ==
+        2 * 32768 + 2 * 2 * 96 * 256 + kWgmmaOther);
+  const Spec wide = spec_of({90, 'a'}, 256, 256);
+  const KernelChoice widest = choice_of(wide, 128, 80);
+  CHECK(widest.shared_bytes == 65536 + 2 * 2 * 80 * 512 + kWgmmaOther);
+  Spec masked = spec_of({90, 'a'}, 128, 128);
+  masked.group_size = 1;
+  masked.variant.mask.custom = true;
+  CHECK(choice_of(masked, 128, 128).shared_bytes == 65536 + 131072 + 2 * 128 * 5 * 4 + kWgmmaOther);
+  CHECK(step_down(wide, widest)->classes == std::vector<TileClass>{{128, 64, 2}});
 }
 
 TEST_CASE("what the warpgroup kernels do not do is refused") {
@@ -227,14 +240,14 @@ TEST_CASE("what the warpgroup kernels do not do is refused") {
   CHECK(refusal(spec, 128, 32).find("$.tile.kv: KV tile 32 is not supported") == 0);
   CHECK(refusal(spec_of({90}, 128, 128)).find("needs sm_90a, and the target is sm_90") !=
         std::string::npos);
-  CHECK(refusal(spec_of({90, 'a'}, 128, 96)) == lacks + "head_dim 128, 96");
+  CHECK(refusal(spec, 128, 80).find("$.tile.kv: KV tile 80 is not supported") == 0);
+  CHECK(refused(spec_of({90, 'a'}, 256, 256), FixedTile{128, 96, TileFamily::kWgmma}).remedy ==
+        "allowed: 64, 80");
+  CHECK(refusal(spec_of({90, 'a'}, 128, 112)) == lacks + "head_dim 128, 112");
   CHECK(refusal(spec_of({90, 'a'}, 80, 128)) == lacks + "head_dim 80, 128");
   Spec other = spec;
   other.dtype.kv = DType::kE4m3;
   CHECK(refusal(other) == lacks + "dtype.kv e4m3");
-  other = spec;
-  other.variant.mask.custom = true;
-  CHECK(refusal(other) == lacks + "mask.custom");
   other = spec;
   other.variant.key_transform = "x.scale(2.0f);";
   CHECK(refusal(other) == lacks + "variant.key_transform");

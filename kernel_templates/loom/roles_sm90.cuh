@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who does what in a CTA of attention_wgmma, with how many registers: the first warpgroup copies,
+// the others multiply.
+#pragma once
+
+#include "loom/ring_sm90.cuh"
+
+namespace loom {
+
+// Registers a thread: copying takes few, more where rows or bits are gathered or tiles asked about,
+// and products have what it leaves.
+template <class Config, class Class>
+struct RoleRegisters {
+  static constexpr int kConsumers = Class::kQ / 64;
+  static constexpr int kOfCta = kConsumers == 2 ? 504 : 512;  // 168 * 3 or 128 * 4, at its launch
+  static constexpr bool kBusy = MappedRing<Config, Class>::kGathersTiles || kSkipsTiles<Config>;
+  static constexpr int kCopies = kBusy ? 56 : kConsumers == 2 ? 40 : 32;
+  static constexpr int kProducts = (kOfCta - kCopies) / kConsumers / 8 * 8;
+};
+
+// The warpgroups that multiply, as the crew that finishes an item, and their turns. Named barrier 0
+// is that of the whole CTA.
+template <class Config>
+struct Consumers {
+  static constexpr int kThreads = Config::kThreads - kGroupThreads;
+  static constexpr int kGroups = kThreads / kGroupThreads;
+  static constexpr int kSyncBarrier = 1;
+  static constexpr int kTurnBarrier = 2;  // and on, one a group
+  LOOM_DEVICE static int thread() { return static_cast<int>(threadIdx.x) - kGroupThreads; }
+  LOOM_DEVICE static int warp() { return warp_index() - kGroupThreads / 32; }
+  LOOM_DEVICE static int group() { return thread() / kGroupThreads; }
+  LOOM_DEVICE static void sync() { named_sync(kSyncBarrier, kThreads); }
+
+  LOOM_DEVICE static void begin_turns() {
+    if (group() == 0) named_arrive(kTurnBarrier, 2 * kGroupThreads);
+  }
+  LOOM_DEVICE static void await_turn() { named_sync(kTurnBarrier + group(), 2 * kGroupThreads); }
+  LOOM_DEVICE static void end_turn() {
+    const int next = group() + 1 == kGroups ? 0 : group() + 1;
+    named_arrive(kTurnBarrier + next, 2 * kGroupThreads);
+  }
+};
+
+}  // namespace loom

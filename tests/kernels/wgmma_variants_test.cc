@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of a variant attention_wgmma does beside its products: bits of custom masks, tiles that are
+// skipped, and rows that functors rewrite. Each against the float64 reference or the mask that a
+// tile_mask stands for, clean under every order of warps, and with every planted fault noticed.
+#include <catch2/catch.hpp>
+#include <utility>
+
+#include "kernels/shipped.h"
+#include "kernels/wgmma_cases.h"
+
+namespace attnloom::testing {
+namespace {
+
+constexpr const char* kAlgorithm = "attention_wgmma.cuh";
+constexpr const char* kGather = "loom/gather_sm90.cuh";
+constexpr const char* kItems = "loom/items_sm90.cuh";
+constexpr const char* kRing = "loom/ring_sm90.cuh";
+
+// Rows of bits that begin at any bit, tails in every tile, requests without keys or queries.
+const Shape kMixed = {{60, 0, 5, 131}, {300, 40, 0, 411}};
+
+std::vector<std::pair<int, int>> lengths_of(const Shape& shape) {
+  std::vector<std::pair<int, int>> lengths;
+  for (std::size_t r = 0; r < shape.qo_len.size(); ++r)
+    lengths.emplace_back(shape.qo_len[r], shape.kv_len[r]);
+  return lengths;
+}
+
+Json masked_case(Kernel kernel, const Shape& shape, bool causal = false) {
+  kernel.variant = variant("custom", causal, {{"mask", {{"custom", true}}}});
+  Json workload = Json::object();
+  add_custom_mask(workload, kernel.variant, lengths_of(shape));
+  return wgmma_case(kernel, shape, {}, workload);
+}
+
+// The first keys and a window, as a mask and as what it means for a tile.
+constexpr const char* kSinksAndWindow = "return kv_pos < sinks || kv_pos > q_pos - window;";
+constexpr const char* kTiles =
+    "if (kv_pos_begin >= sinks && kv_pos_end - 1 <= q_pos_begin - window) return "
+    "loom::TileMask::kSkip;\n"
+    "if (kv_pos_end <= sinks || kv_pos_begin >= q_pos_end - window) return "
+    "loom::TileMask::kFull;\n"
+    "return loom::TileMask::kPartial;";
+
+Json tiles_case(Kernel kernel, const Shape& shape, const std::string& tiles = kTiles) {
+  kernel.variant = variant(
+      "streaming", true,
+      {{"params", {{{"name", "sinks"}, {"type", "i32"}}, {{"name", "window"}, {"type", "i32"}}}},
+       {"logits_mask", kSinksAndWindow}});
+  if (!tiles.empty()) kernel.variant["tile_mask"] = tiles;
+  return wgmma_case(kernel, shape, {{"sinks", 5}, {"window", 90}});
+}
+
+const Shape kLong = {{60, 0, 5, 131}, {700, 40, 0, 611}};
+const Kernel kSmall = {.qk = 64, .vo = 64, .kv_tile = 64};
+
+Kernel small(int page) {
+  Kernel kernel = kSmall;
+  kernel.layout = paged(page);
+  return kernel;
+}
+
+}  // namespace
+
+TEST_CASE("warpgroup kernels read the bits of custom masks", "[masks]") {
+  check_wgmma(masked_case({}, kMixed));
+  check_wgmma(masked_case({}, kMixed, true));
+  check_wgmma(masked_case(small(16), kMixed));
+  check_wgmma(masked_case(small(5), {{60, 9}, {300, 411}, 3, 1}, true));
+  check_wgmma(masked_case({.layout = {{"kv", "padded"}}, .dtype = "f16"}, {{140}, {150}, 1, 2}));
+  check_wgmma(masked_case({.qk = 64, .vo = 64, .q_tile = 192, .kv_tile = 96}, kMixed));
+  check_wgmma(masked_case({.qk = 256, .vo = 256, .kv_tile = 80}, kMixed));
+}
+
+TEST_CASE("warpgroup kernels leave out the tiles that tile_mask skips", "[tile_masks]") {
+  check_wgmma(tiles_case({}, kLong));
+  check_wgmma(tiles_case(small(16), kLong));
+  check_wgmma(tiles_case(small(5), {{60, 9}, {700, 411}, 3, 1}));
+  check_wgmma(tiles_case({.qk = 64, .vo = 64, .q_tile = 192}, kLong));
+  check_wgmma(
+      tiles_case({.layout = {{"kv", "padded"}}, .qk = 256, .vo = 256, .kv_tile = 64}, kLong));
+}
+
+TEST_CASE("warpgroup kernels believe what a tile_mask says", "[tile_masks]") {
+  const std::unique_ptr<Engine> engine = make_test_engine();
+  const auto judge = [&](const char* tiles) {
+    return judge_wgmma(*engine, parse_or_fail(tiles_case(kSmall, kLong, tiles).dump()), 2);
+  };
+  CHECK(judge("return kv_pos_begin == 64 ? loom::TileMask::kFull : loom::TileMask::kPartial;") !=
+        "");
+  CHECK(judge("return kv_pos_begin == 0 ? loom::TileMask::kSkip : loom::TileMask::kPartial;") !=
+        "");
+  // Of a row whose tiles are all skipped nothing is seen, as with a mask that keeps nothing.
+  Json nothing = tiles_case(kSmall, kLong, "return loom::TileMask::kSkip;");
+  nothing["spec"]["variant"]["logits_mask"] = "return sinks + window < 0;";
+  check_wgmma(nothing);
+}
+
+TEST_CASE("skipped tiles are not even copied", "[tile_masks]") {
+  if (on_cuda()) return;  // the simulator counts, a GPU does not
+  const std::unique_ptr<Engine> engine = make_test_engine();
+  const auto bytes = [&](const std::string& tiles) {
+    const Shape shape = {{16}, {2000}, 4, 1};
+    const CaseFile file = parse_or_fail(tiles_case(small(5), shape, tiles).dump());
+    const Result<CaseRun> run = run_case(*engine, file, {});
+    CHECK(judge_run(file, run) == "");
+    return run.ok() ? run->report.counters.global_load_bytes : 0;
+  };
+  // Of 32 tiles the one with the first keys and three with the window are left.
+  const std::uint64_t of_tile = 2 * 64 * 64 * 2;
+  const std::uint64_t saved = bytes("") - bytes(kTiles);
+  CHECK(saved >= 28 * of_tile);
+  CHECK(saved <= 28 * of_tile * 5 / 4);  // with them their places
+}
+
+const std::vector<WgmmaMutant> kMaskMutants = {
+    {"bits not waited for", kAlgorithm,
+     "barrier_wait(ring.mask_full(mask_place.stage()), mask_place.parity());", ";"},
+    {"bits of a stage overwritten while they are read", kGather,
+     "barrier_wait(ring.mask_free(masks.stage()), masks.parity() ^ 1);", ";"},
+    {"bits released by one warp for all", kRing, "barrier_init(mask_free(stage), 4 * kConsumers);",
+     "barrier_init(mask_free(stage), 1);"},
+    {"bits of the next token", "loom/mask.cuh", "words + (token - first_token) * kWords;",
+     "words + (token - first_token + 1) * kWords;"},
+    {"bits of gathered tiles not waited for", kAlgorithm,
+     "barrier_wait(ring.mask_full(mask_place.stage()), mask_place.parity());", ";", 4, 5},
+};
+
+TEST_CASE("every fault of custom masks in warpgroup kernels is noticed", "[mask_faults]") {
+  for (const WgmmaMutant& mutant : kMaskMutants) {
+    const Shape shape = {{70, 33, 40}, {300, 205, 150}, mutant.group, 1};
+    check_noticed(mutant, parse_or_fail(masked_case(small(mutant.page), shape).dump()));
+  }
+  const Shape shape = {{70, 33, 40}, {300, 205, 150}, 4, 1};
+  check_clean(parse_or_fail(masked_case(small(16), shape).dump()));
+}
+
+const std::vector<WgmmaMutant> kTileMutants = {
+    {"a tile read before it is taken", kItems,
+     "barrier_wait(ring.tile_full(place.stage()), place.parity());", ";"},
+    {"a tile overwritten while it is read", kRing, "barrier_init(tile_free(slot), kTileReaders);",
+     "barrier_init(tile_free(slot), 1);"},
+    {"one tile too few asked about", kItems, "if (position >= bounds.begin) {",
+     "if (position > bounds.begin) {"},
+    {"nothing taken where all is skipped", kItems, "if (skips_all) tiles.push(",
+     "if (false) tiles.push("},
+    {"no end told", kItems, "  tiles.push({kNoKey, TileMask::kPartial});", ""},
+};
+
+TEST_CASE("every fault of skipped tiles in warpgroup kernels is noticed", "[tile_faults]") {
+  const Shape shape = {{70, 33, 40}, {500, 0, 450}, 4, 1};
+  const CaseFile file = parse_or_fail(tiles_case(small(16), shape).dump());
+  for (const WgmmaMutant& mutant : kTileMutants) check_noticed(mutant, file);
+  check_clean(file);
+}
+
+}  // namespace attnloom::testing
