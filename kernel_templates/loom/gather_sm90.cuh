@@ -12,7 +12,16 @@ namespace loom {
 template <class Config, class Class>
 struct GatheredCopies {
   using Ring = MappedRing<Config, Class>;
-  static constexpr int kRowsPerPass = GatherCrew::kThreads / kQueryLanes;
+  // A warp copies one half of a tile, four rows at a time.
+  static constexpr int kWarpRows = Class::kKv / 2;
+  static constexpr int kRowsPerPass = 32 / kQueryLanes;
+  static constexpr int kPagesOfLane = (kWarpRows + 31) / 32;
+
+  // The pages of a warp's rows, a row a lane: found while the tile before is copied, as no copy may
+  // wait for a dependent load (two a pass took longer than the products of a tile).
+  struct Pages {
+    int of[kPagesOfLane];
+  };
 
   const AttentionArgs& args;
   const PlanHeader& plan;
@@ -38,36 +47,56 @@ struct GatheredCopies {
     barrier_arrive(landing);
   }
 
+  LOOM_DEVICE static int first_row() { return GatherCrew::thread() / 32 * kWarpRows; }
+
+  LOOM_DEVICE Pages find_pages(const Kept& kept, int position) const {
+    Pages pages;
+#pragma unroll
+    for (int i = 0; i < kPagesOfLane; ++i) {
+      const int row = 32 * i + lane_index();
+      const int token = position + first_row() + row;
+      const bool exists = row < kWarpRows && token >= 0 && token < kept.work.item.kv_end;
+      pages.of[i] =
+          exists ? args.page_indices[kept.request.kv_begin + token / Config::kPageSize] : 0;
+    }
+    return pages;
+  }
+
   // Rows behind the last key become zeros.
   template <class Tile>
-  LOOM_DEVICE void copy_rows(const Tile& tile, const Kept& kept, const void* cache, i64 page_stride,
-                             i64 token_stride, i64 head_stride, int position) const {
+  LOOM_DEVICE void copy_rows(const Tile& tile, const Kept& kept, const Pages& pages,
+                             const void* cache, i64 page_stride, i64 token_stride, i64 head_stride,
+                             int position) const {
     const u16* head = static_cast<const u16*>(cache) + kept.work.kv_head() * head_stride;
-    const int* pages = args.page_indices + kept.request.kv_begin;
     const int end = kept.work.item.kv_end;
-#pragma unroll 2
-    for (int pass = 0; pass < Class::kKv; pass += kRowsPerPass) {
-      const int row = pass + GatherCrew::thread() / kQueryLanes;
-      const int token = position + row;
-      const bool exists = token < end;
-      const i64 page = exists ? pages[token / Config::kPageSize] : 0;
-      const i64 offset = page * page_stride + token % Config::kPageSize * token_stride;
-      copy_row<kQueryLanes>(tile, row, GatherCrew::thread() % kQueryLanes,
-                            exists ? head + offset : head, exists);
+    const int lane_row = lane_index() / kQueryLanes;
+#pragma unroll
+    for (int i = 0; i < kPagesOfLane; ++i) {
+      constexpr int kLast = kWarpRows - 32 * (kPagesOfLane - 1);
+#pragma unroll 4
+      for (int pass = 0; pass < (i + 1 < kPagesOfLane ? 32 : kLast); pass += kRowsPerPass) {
+        const i64 page = __shfl_sync(~0u, pages.of[i], pass + lane_row);
+        const int row = first_row() + 32 * i + pass + lane_row;
+        const int token = position + row;
+        const bool exists = token < end;
+        const i64 offset = page * page_stride + token % Config::kPageSize * token_stride;
+        copy_row<kQueryLanes>(tile, row, lane_index() % kQueryLanes, exists ? head + offset : head,
+                              exists);
+      }
     }
   }
 
-  LOOM_DEVICE void copy_keys(const Kept& kept, int position) {
+  LOOM_DEVICE void copy_keys(const Kept& kept, const Pages& pages, int position) {
     barrier_wait(ring.keys_free(keys.stage()), keys.parity() ^ 1);
-    copy_rows(ring.keys(keys.stage()), kept, args.k, args.k_page_stride, args.k_token_stride,
+    copy_rows(ring.keys(keys.stage()), kept, pages, args.k, args.k_page_stride, args.k_token_stride,
               args.k_head_stride, position);
     commit(ring.keys_full(keys.stage()));
     keys.advance();
   }
-  LOOM_DEVICE void copy_values(const Kept& kept, int position) {
+  LOOM_DEVICE void copy_values(const Kept& kept, const Pages& pages, int position) {
     barrier_wait(ring.values_free(values.stage()), values.parity() ^ 1);
-    copy_rows(ring.values(values.stage()), kept, args.v, args.v_page_stride, args.v_token_stride,
-              args.v_head_stride, position);
+    copy_rows(ring.values(values.stage()), kept, pages, args.v, args.v_page_stride,
+              args.v_token_stride, args.v_head_stride, position);
     commit(ring.values_full(values.stage()));
     values.advance();
   }
@@ -86,27 +115,40 @@ struct GatheredCopies {
     masks.advance();
   }
 
-  LOOM_DEVICE void begin_tile(const Kept& kept, int position) {
-    if constexpr (!kMapsKeys<Config, Class>) copy_keys(kept, position);
+  LOOM_DEVICE void begin_tile(const Kept& kept, const Pages& pages, int position) {
+    if constexpr (!kMapsKeys<Config, Class>) copy_keys(kept, pages, position);
     if constexpr (Ring::Mask::kUsed) copy_mask_bits(kept, position);
   }
-  LOOM_DEVICE void end_tile(const Kept& kept, int position) {
-    if constexpr (!kMapsKeys<Config, Class>) copy_values(kept, position);
+  LOOM_DEVICE void end_tile(const Kept& kept, const Pages& pages, int position) {
+    if constexpr (!kMapsKeys<Config, Class>) copy_values(kept, pages, position);
+  }
+  // Of a tile that the walk will come to next, unless tiles are skipped.
+  LOOM_DEVICE Pages pages_ahead(const Kept& kept, int position) const {
+    if constexpr (kMapsKeys<Config, Class> || kSkipsTiles<Config>) return {};
+    return find_pages(kept, position);
   }
 
   // In the order in which they are multiplied, as in MappedCopies.
   LOOM_DEVICE void copy_tiles(const Kept& kept) {
     TileWalk<Config, Class> walk(kv_bounds<Config, Class>(plan, kept.request, kept.work), tiles);
     int before = walk.position;
-    begin_tile(kept, before);
+    Pages pages = {};
+    if constexpr (!kMapsKeys<Config, Class>) pages = find_pages(kept, before);
+    Pages ahead = pages_ahead(kept, before - Class::kKv);
+    begin_tile(kept, pages, before);
     if constexpr (!kMapsQueries<Config, Class>) gather_queries(kept);
 #pragma unroll 1
     for (walk.advance(tiles); walk.left > 0; walk.advance(tiles)) {
-      begin_tile(kept, walk.position);
-      end_tile(kept, before);
+      if constexpr (!kMapsKeys<Config, Class> && kSkipsTiles<Config>)
+        ahead = find_pages(kept, walk.position);
+      const Pages now = ahead;
+      ahead = pages_ahead(kept, walk.position - Class::kKv);
+      begin_tile(kept, now, walk.position);
+      end_tile(kept, pages, before);
+      pages = now;
       before = walk.position;
     }
-    end_tile(kept, before);
+    end_tile(kept, pages, before);
   }
 
   LOOM_DEVICE void copy_queue(int items) {
