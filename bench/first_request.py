@@ -6,7 +6,8 @@ process's own cache, or the kernel in a bundle.
 A first request is what a process waits for that has torch, the device and the package ready: a context, an Attention, a plan, a
 run and its end. Each is a new process; the median of several counts. The batch is small, so it is not the kernel that counts.
 
-usage: PYTHONPATH=BUILD/python bench/first_request.py --cli ATTNLOOM --json OUT --commit NAME [--repetitions 7]
+usage: PYTHONPATH=BUILD/python bench/first_request.py --cli ATTNLOOM --json OUT --commit NAME [--batches decode,prefill]
+       [--repetitions 7]
 Exit status: 0 every bar met; 1 a bar missed; 2 a process failed.
 """
 
@@ -119,8 +120,12 @@ def parse_arguments(words):
     parser.add_argument("--cli", metavar="ATTNLOOM", required=True, help="the program attnloom, which packs the bundle")
     parser.add_argument("--json", metavar="OUT", required=True, help="a new file, one object a line")
     parser.add_argument("--commit", required=True, help="the commit that is measured")
+    parser.add_argument("--batches", default=",".join(BATCHES), help="what the first request is")
     parser.add_argument("--repetitions", type=int, default=7, help="processes a row")
     options = parser.parse_args(words)
+    unknown = set(options.batches.split(",")) - set(BATCHES)
+    if unknown:
+        parser.error(f"--batches: no {', '.join(sorted(unknown))}; there are {', '.join(BATCHES)}")
     if options.repetitions < 1:
         parser.error("--repetitions: at least 1")
     return options
@@ -134,12 +139,13 @@ def main(words):
     import torch
 
     versions = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
-    command = shlex.join(["bench/first_request.py", "--repetitions", str(options.repetitions)])
+    words = ["--batches", options.batches, "--repetitions", str(options.repetitions)]
+    command = shlex.join(["bench/first_request.py", *words])
     conditions = {"command": command, "commit": options.commit, "versions": versions}
     missed = False
     with open(options.json, "x", encoding="utf-8") as file, tempfile.TemporaryDirectory() as folder:
         try:
-            for kind in BATCHES:
+            for kind in options.batches.split(","):
                 for row, stages in measure_kind(kind, options, conditions, folder):
                     file.write(json.dumps(row) + "\n")
                     file.flush()

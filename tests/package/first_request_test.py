@@ -44,11 +44,15 @@ class FirstRequestTest(unittest.TestCase):
         with mock.patch.object(subprocess, "run", return_value=done):
             self.assertEqual(first_request.in_new_process("decode", "bundle", "folder", "file")["plan"], 1.0)
 
-    def test_no_repetitions_are_refused(self):
-        words = ["--cli", "c", "--json", "o", "--commit", "c", "--repetitions", "0"]
-        with contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(SystemExit):
-            first_request.parse_arguments(words)
-        self.assertIn("--repetitions: at least 1", said.getvalue())
+    def test_what_cannot_be_measured_is_refused(self):
+        for words, said in (
+            (["--repetitions", "0"], "at least 1"),
+            (["--batches", "decode,all"], "no all; there are decode"),
+        ):
+            told = io.StringIO()
+            with contextlib.redirect_stderr(told), self.assertRaises(SystemExit):
+                first_request.parse_arguments(["--cli", "c", "--json", "o", "--commit", "c", *words])
+            self.assertIn(said, told.getvalue())
 
 
 if __name__ == "__main__":
