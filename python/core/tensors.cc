@@ -38,7 +38,7 @@ void LaunchTensors::read(nb::handle object, const char* name, Use use, alm_tenso
   if (use == Use::kWritten && borrowed.read_only)
     refuse_tensor(name, "is read-only, and the kernel writes to it", "pass a writable tensor");
   *to = borrowed.tensor;
-  held_.push_back(std::move(borrowed));
+  held_.push_back(std::move(borrowed.capsule));
   if (simulated_) parts_.push_back({to, name, use});
 }
 
