@@ -2,14 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """CPU time of Attention.run() with out= and lse=, of plan(), of the import and of the first run of a process.
 
-usage: PYTHONPATH=BUILD/python bench/python_call.py BUILD/tests/runtime/libattnloom_fake_cuda.so [--calls N]
+usage: PYTHONPATH=BUILD/python bench/python_call.py [BUILD/tests/runtime/libattnloom_fake_cuda.so] [--calls N]
 
-Needs torch built for CUDA, no GPU, and an idle core. Everything between the caller and the driver is real: Python, the
-extension, the checks of the library. The driver is the tests' stand-in, whose launch returns at once, so what it costs
-itself (a lock and a count a call) is in the figures and what a launch costs is not. The tensors are torch's, on "cuda:0",
+Without DRIVER it runs on this machine's GPU, and what a launch costs the CPU is in run_us; the stream is torch's current one.
+
+With DRIVER it needs torch built for CUDA, no GPU, and an idle core. Everything between the caller and the driver is real:
+Python, the extension, the checks of the library. The driver is the tests' stand-in, whose launch returns at once, so what it
+costs itself (a lock and a count a call) is in the figures and what a launch costs is not. The tensors are torch's, on "cuda:0",
 over host memory that no kernel touches. torch cannot tell its current stream without a driver, so the stream is given as
-an address. first_run_ms is from a context to the end of the first run of a process with a warm cache. One JSON line: the
-best of several rounds.
+an address.
+
+first_run_ms is from a context to the end of the first run of a process with a warm cache. One JSON line: the best of several
+rounds.
 """
 
 import argparse
@@ -22,11 +26,16 @@ import tempfile
 import time
 
 ROUNDS = 9
+QUEUED = 500  # launches of a round on a GPU: the driver holds 1024 and then waits
+STAND_IN = "ATTNLOOM_FAKE_DRIVER" in os.environ
+STREAM = 0 if STAND_IN else None
 HEADS, KV_HEADS, DIM, PAGE = 32, 8, 128, 16
 
 
 def on_device(torch, dtype, *shape):
-    """A tensor that says it lies on cuda:0, over host memory of its size; its memory is the second value."""
+    """A tensor on cuda:0; with the stand-in one that says so, over host memory of its size, the second value."""
+    if not STAND_IN:
+        return torch.zeros(shape, dtype=dtype, device="cuda"), None
     host = torch.zeros(shape, dtype=dtype)
     storage = torch._C._construct_storage_from_data_pointer(host.data_ptr(), torch.device("cuda", 0), host.nbytes)
     fields = {
@@ -41,10 +50,16 @@ def on_device(torch, dtype, *shape):
     return torch._C._construct_CUDA_Tensor_From_Storage_And_Metadata(fields, storage), host
 
 
-def best(call, calls):
+def wait(torch):
+    if not STAND_IN:
+        torch.cuda.synchronize()
+
+
+def best(call, calls, torch):
     """Microseconds of one of `calls` calls, in the best round."""
     times = []
     for _ in range(ROUNDS):
+        wait(torch)
         begin = time.perf_counter()
         for _ in range(calls):
             call()
@@ -67,7 +82,7 @@ def planned(attnloom):
     attention = attnloom.Attention(
         context, q_heads=HEADS, kv_heads=KV_HEADS, head_dim=DIM, dtype="bf16", layout="paged", page_size=PAGE
     )
-    attention.plan([0, 1, 2, 3, 4], [0, 3, 6, 9, 12], last_page_len=[1, 5, 9, 16], stream=0)
+    attention.plan([0, 1, 2, 3, 4], [0, 3, 6, 9, 12], last_page_len=[1, 5, 9, 16], stream=STREAM)
     return context, attention
 
 
@@ -78,9 +93,11 @@ def measure_first():
 
     given, _memory = tensors(torch)
     attnloom.Attention  # noqa: B018, loads the extension, which import_ms counts
+    wait(torch)
     begin = time.perf_counter()
     context, attention = planned(attnloom)
-    attention.run(**given, stream=0)
+    attention.run(**given, stream=STREAM)
+    wait(torch)
     print(round((time.perf_counter() - begin) * 1e3, 1))
     if context.statistics()["compile_seconds"]["count"]:
         sys.exit("the cache was not warm")
@@ -90,17 +107,20 @@ def measure(calls):
     import attnloom
     import torch
 
-    context, attention = planned(attnloom)
     given, _memory = tensors(torch)
+    context, attention = planned(attnloom)
+    calls = calls if STAND_IN else QUEUED
     before = context.statistics()["launches"]
     times = {
-        "run_us": best(lambda: attention.run(**given, stream=0), calls),
-        "of_an_empty_call_us": best(lambda: None, calls),
+        "run_us": best(lambda: attention.run(**given, stream=STREAM), calls, torch),
+        "of_an_empty_call_us": best(lambda: None, calls, torch),
     }
     if context.statistics()["launches"] - before != ROUNDS * calls:
         sys.exit("not every run was launched")
     plan = [[*range(65)], [*range(0, 65 * 40, 40)], [3] * 64]
-    times["plan_64_requests_us"] = best(lambda: attention.plan(plan[0], plan[1], last_page_len=plan[2], stream=0), 200)
+    times["plan_64_requests_us"] = best(
+        lambda: attention.plan(plan[0], plan[1], last_page_len=plan[2], stream=STREAM), 200, torch
+    )
     return times
 
 
@@ -112,19 +132,18 @@ def import_ms():
 
 
 def first_ms():
-    command = [sys.executable, __file__, "--first", ""]
+    command = [sys.executable, __file__, "--first"]
     runs = [subprocess.run(command, check=True, capture_output=True, text=True) for _ in range(7)]
     return min(float(run.stdout) for run in runs)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("driver", type=pathlib.Path)
+    parser.add_argument("driver", nargs="?", type=pathlib.Path)
     parser.add_argument("--calls", type=int, default=20000)
     parser.add_argument("--first", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    folder = os.environ.get("ATTNLOOM_FAKE_DRIVER")
-    if folder is None:  # the loader reads its path at the start of a process
+    if options.driver and not STAND_IN:  # the loader reads its path at the start of a process
         with tempfile.TemporaryDirectory() as made:
             (pathlib.Path(made) / "libcuda.so.1").symlink_to(options.driver.resolve())
             path = ":".join([made, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])

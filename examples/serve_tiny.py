@@ -12,40 +12,22 @@ of a trace (CSV: TIMESTAMP,ContextTokens,GeneratedTokens).
 """
 
 import argparse
-import csv
-import dataclasses
-import datetime
 import json
-import pathlib
 import time
 from collections.abc import Iterator
 
 import attnloom.transformers
 import torch
 from serve_tiny_peers import FlashInfer, Sdpa
+from serve_tiny_requests import TRACE, Request, latencies, read_trace
 from transformers import LlamaConfig, LlamaForCausalLM
 
-TRACE = pathlib.Path(__file__).resolve().parent / "data/azure_conv_slice.csv"
 SIZES = {  # of the model
     False: {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32}
     | {"num_key_value_heads": 8, "head_dim": 64, "vocab_size": 32000},
     True: {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4}
     | {"num_key_value_heads": 2, "head_dim": 64, "vocab_size": 64},
 }
-
-
-@dataclasses.dataclass
-class Request:
-    number: int
-    arrival: float  # seconds after the start
-    tokens: list[int]  # the prompt, then what was generated
-    length: int  # tokens when it is finished
-    parent: "Request | None" = None  # the request whose prompt this one shares
-    prompt: int = 0
-    held: int = -1  # the cache's number of it, -1 where it has none
-    shared: int = 0  # tokens that the parent's pages held when it began
-    done: int = 0  # tokens whose keys are in the cache
-    times: list[float] = dataclasses.field(default_factory=list)  # of each generated token
 
 
 class Attnloom:
@@ -63,6 +45,7 @@ class Attnloom:
             max_batch=options.max_batch,
             max_tokens=options.max_tokens,
             graph=options.graphs,
+            shared_prefixes=options.shared_prefixes == "on",
         )
         self.cache = self.layers.cache
 
@@ -77,7 +60,8 @@ class Engine:
         torch.manual_seed(options.seed)
         config = LlamaConfig(**SIZES[options.tiny], max_position_embeddings=16384, attn_implementation="eager")
         dtype = torch.bfloat16 if options.dtype == "bf16" else torch.float16
-        self.model = LlamaForCausalLM(config).to(self.device, dtype).eval()
+        with self.device:  # where numbers are drawn in no time
+            self.model = LlamaForCausalLM(config).to(dtype).eval()
         kind = {"attnloom": Attnloom, "sdpa": Sdpa, "flashinfer": FlashInfer}[options.attention]
         self.attention = kind(self.model, options, self.device)
         self.model.set_attn_implementation(kind.implementation)
@@ -123,7 +107,12 @@ class Engine:
         return counts
 
     def forward(self, tokens: torch.Tensor, last: torch.Tensor, inputs: dict) -> torch.Tensor:
-        return self.model(tokens[None], logits_to_keep=last, **inputs).logits[0].argmax(-1)
+        logits = self.model(tokens[None], logits_to_keep=last, **inputs).logits[0]
+        if self.options.temperature == 0:
+            return logits.argmax(-1)
+        weights = (logits.float() / self.options.temperature).softmax(-1)
+        # The largest of weights over exponential numbers is a draw by weight, and can be captured.
+        return (weights / torch.empty_like(weights).exponential_()).argmax(-1)
 
     def replay(self, tokens: torch.Tensor, inputs: dict) -> torch.Tensor:
         """A step of single tokens, whose launches are captured once for each size of the batch."""
@@ -186,28 +175,6 @@ class Engine:
                 yield request, token
 
 
-def read_trace(options: argparse.Namespace, vocabulary: int) -> list[Request]:
-    with open(options.trace, newline="") as file:
-        rows = list(csv.DictReader(file))[: options.requests]
-    times = [datetime.datetime.fromisoformat(row["TIMESTAMP"][:26]).timestamp() for row in rows]
-    generator, requests = torch.Generator().manual_seed(options.seed), []
-    for row, at in zip(rows, times, strict=True):
-        prompt = max(1, int(row["ContextTokens"]) // options.shrink)
-        generated = max(2, int(row["GeneratedTokens"]) // options.shrink)
-        tokens, parent = torch.randint(vocabulary, (prompt,), generator=generator).tolist(), None
-        for _ in range(options.samples):
-            arrival = 0.0 if options.burst else (at - times[0]) / options.speedup
-            request = Request(len(requests), arrival, list(tokens), prompt + generated, parent, prompt)
-            parent = parent or request
-            requests.append(request)
-    return requests
-
-
-def percentiles(seconds: list[float]) -> dict[str, float]:
-    ordered = sorted(seconds)
-    return {f"p{p}": round(1e3 * ordered[min(len(ordered) - 1, len(ordered) * p // 100)], 3) for p in (50, 90, 99)}
-
-
 def serve(arguments: list[str] | None = None) -> tuple[dict, list[Request]]:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--attention", choices=("attnloom", "sdpa", "flashinfer"), default="attnloom")
@@ -217,6 +184,13 @@ def serve(arguments: list[str] | None = None) -> tuple[dict, list[Request]]:
     parser.add_argument("--trace", default=TRACE)
     parser.add_argument("--requests", type=int, default=32, help="of the trace")
     parser.add_argument("--samples", type=int, default=1, help="of each prompt")
+    parser.add_argument("--temperature", type=float, default=0.0, help="of the samples; 0: the likeliest token, always")
+    parser.add_argument(
+        "--shared-prefixes",
+        choices=("on", "off"),
+        default="on",
+        help="off: each request reads shared pages itself (attnloom)",
+    )
     parser.add_argument("--shrink", type=int, default=1, help="divides the trace's lengths")
     parser.add_argument("--speedup", type=float, default=1.0, help="divides the time between arrivals")
     parser.add_argument("--warm-up", type=int, default=0, help="requests that are served before the clock starts")
@@ -241,15 +215,10 @@ def serve(arguments: list[str] | None = None) -> tuple[dict, list[Request]]:
     for request, token in engine.run(requests):
         if options.stream:
             print(f"{request.times[-1]:9.3f} s  request {request.number}: {token}", flush=True)
-    made = sum(len(request.times) for request in requests)
-    gaps = [b - a for r in requests for a, b in zip(r.times, r.times[1:], strict=False)]
     result = {
         "attention": options.attention,
-        "requests": len(requests),
-        "tokens": made,
-        "tokens_per_s": round(made / max(request.times[-1] for request in requests), 1),
-        "time_to_first_token_ms": percentiles([request.times[0] - request.arrival for request in requests]),
-        "inter_token_latency_ms": percentiles(gaps),
+        "shared_prefixes": options.shared_prefixes,
+        **latencies(requests),
         "steps": engine.steps,
         "plan_ms": round(1e3 * engine.plan_seconds / engine.steps, 3),
         "shared_tokens": engine.shared_tokens,

@@ -3,6 +3,7 @@
 is already loaded."""
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from attnloom import _core
@@ -31,6 +32,37 @@ def empty(like: Any, shape: tuple[int, ...], dtype: str, argument: str) -> Any:
         return module.empty(shape, dtype=name)
     raise refused(
         argument, f"is needed: no {name} array can be made for a {type(like).__module__} tensor", f"pass {argument}="
+    )
+
+
+def _words(kind: tuple[str, str, tuple[int, ...], bool]) -> str:
+    package, dtype, shape, on_host = kind
+    return f"{dtype} {list(shape)} of {package} on the {'host' if on_host else 'device'}"
+
+
+def stacked(tensors: Sequence[Any], name: str, stream: Any) -> Any:
+    """A new array of all of them, copied on the stream that a launch with `stream` would be on."""
+    kinds = [(framework(one), *describe(one, f"{name}[{i}]")) for i, one in enumerate(tensors)]
+    for i, kind in enumerate(kinds):
+        if kind != kinds[0]:
+            cause = f"must be {_words(kinds[0])} as the first, given {_words(kind)}"
+            raise TensorError("TENSOR_INVALID", f"{name}[{i}]", cause)
+    package, _, _, on_host = kinds[0]
+    module: Any = sys.modules.get(package)
+    if package == "torch":
+        on = None  # torch's current stream
+        if stream is not None and not on_host:
+            address = stream_of(stream, tensors[0])
+            on = module.cuda.ExternalStream(address) if address else module.cuda.default_stream()
+        with module.cuda.stream(on):
+            return module.stack(list(tensors))
+    if package == "cupy":
+        with module.cuda.ExternalStream(stream_of(stream, tensors[0])):
+            return module.stack(list(tensors))
+    if package == "numpy":
+        return module.stack(list(tensors))
+    raise refused(
+        name, f"holds {len(tensors)} tensors of {package}, which are not stacked here", "pass one tensor of all"
     )
 
 

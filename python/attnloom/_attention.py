@@ -17,15 +17,16 @@ IndexArray = Any
 Tensor = Any
 
 
+_NO_PARAMS: dict[str, Any] = {}
+
+
 def _integer(field: str, value: object, least: int, most: int = 2**31 - 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise refused(field, f"must be an integer from {least} to {most}, given {value!r}")
     return value
 
 
-def _named(params: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    if params is None:
-        return {}
+def _named(params: Mapping[str, Any]) -> Mapping[str, Any]:
     for name in params:
         if not isinstance(name, str) or not name.isidentifier():
             raise refused("params", f"must have names of the spec's params for keys, given {name!r}")
@@ -34,7 +35,7 @@ def _named(params: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 def _scalars(params: Mapping[str, float] | None) -> dict[str, float]:
     scalars = {}
-    for name, value in _named(params).items():
+    for name, value in _named(params or {}).items():
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise refused(f"params.{name}", f"must be a number, given {value!r}", "tensors are given to run()")
         scalars[name] = float(value)
@@ -281,7 +282,9 @@ class Attention:
         Tensors are read in place. On a GPU the launch is asynchronous, and tensors must live until it is over; on the
         simulator it is over on return. Raises TensorError, PlanError, DeviceError. Source: alm_run in attnloom.h.
         """
-        plan = self._planned()
+        plan = self._plan  # no calls for what is usual: a layer's run() is to cost little more than its launch
+        if plan is None:
+            plan = self._planned()
         if out is None or (lse is None and return_lse):
             # A replay of a captured run may have more tokens than this plan.
             tokens = q.shape[0] if self._limits["graph"] else self._tokens
@@ -291,7 +294,7 @@ class Attention:
                 lse = _arrays.empty(q, (tokens, self._q_heads), "f32", "lse")
         # In the order of the extension's table.
         tensors = (q, k, v, out, lse, page_indices, block_indices, custom_mask, k_scale, v_scale)
-        plan.run(tensors, _named(params), stream)
+        plan.run(tensors, _NO_PARAMS if params is None else _named(params), stream)
         return (out, lse) if return_lse else out
 
     def _planned(self) -> _core.Plan:

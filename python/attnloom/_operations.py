@@ -55,8 +55,9 @@ def merge_states(
 ) -> tuple[Any, Any]:
     """Attention states of the same queries over different keys become the state over all of them; returns (out, lse).
 
-    outs: [states, tokens, heads, head_dim_vo], f16 or bf16, any strides but the last, or a list of two tensors
-        [tokens, heads, head_dim_vo], which lie anywhere.
+    outs: [states, tokens, heads, head_dim_vo], f16 or bf16, any strides but the last (of [tokens, states, heads, head_dim_vo]
+        pass a view), or a list of tensors [tokens, heads, head_dim_vo], which lie anywhere: two are read there, more of them
+        copied together first.
     lses: f32 [states, tokens, heads], natural logarithms, as a tensor or a list like outs. A state with -inf is empty.
     out: [tokens, heads, head_dim_vo], written; may be one of the states (a view of outs, or an item of the list), which
         is then replaced. Default: a new array.
@@ -73,6 +74,10 @@ def merge_states(
         like, name, 3 if listed else 4, "[tokens, heads, head_dim], stacked: states first"
     )
     tokens, heads, dim = shape[-3:]
+    outs, lses = (
+        _arrays.stacked(states, field, stream) if isinstance(states, (list, tuple)) and len(states) > 2 else states
+        for field, states in (("outs", outs), ("lses", lses))
+    )
     kernel = _context_of(context, on_host).kernel(
         {"attnloom": 1, "kernel": "merge", "dtype": {"o": dtype}, "head_dim": {"vo": dim}}
     )

@@ -24,6 +24,7 @@ class PagedLayers:
     graph: steps of extend(rows=) are captured into CUDA graphs: index tensors keep their places, and a replay computes the last
         step of as many rows. Each number of rows has plans of its own, since a plan that a graph reads must fit the tensors
         that the graph was captured with.
+    shared_prefixes: as of Attention.
 
     A step: extend(...), then model(tokens[None], position_ids=layers.position_ids, **layers.inputs()), whose layers append
     their keys and values and run the plan. The model has attn_implementation="attnloom".
@@ -41,6 +42,7 @@ class PagedLayers:
         max_batch: int | None = None,
         max_tokens: int | None = None,
         graph: bool = False,
+        shared_prefixes: bool = True,
     ) -> None:
         if dtype not in _DTYPES:
             raise refused("dtype", f"must be float16 or bfloat16, given {dtype}")
@@ -50,7 +52,7 @@ class PagedLayers:
         head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
         bounds = {"max_batch": max_batch, "max_qo_tokens": max_tokens}
         self._shape = {"q_heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "dtype": _DTYPES[dtype]}
-        self._shape |= {"layout": "paged", "page_size": page_size, **bounds}
+        self._shape |= {"layout": "paged", "page_size": page_size, "shared_prefixes": shared_prefixes, **bounds}
         self._graph = graph
         shape = (pages, page_size, kv_heads, head_dim)
         keys, values = (

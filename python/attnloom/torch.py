@@ -180,7 +180,7 @@ def _leading(tensor: torch.Tensor, name: str) -> torch.Tensor:
 
 
 def _boolean_mask(mask: torch.Tensor, shape: tuple[int, int, int, int]) -> torch.Tensor:
-    """[batch, q_len, kv_len] of a mask that broadcasts to `shape`."""
+    """[batch, 1 or q_heads, q_len, kv_len] of a mask that broadcasts to `shape`."""
     if mask.dtype != torch.bool:
         raise refused(
             "attn_mask",
@@ -191,12 +191,19 @@ def _boolean_mask(mask: torch.Tensor, shape: tuple[int, int, int, int]) -> torch
         mask = mask.unsqueeze(0)
     if mask.dim() > 4:
         mask = mask.flatten(0, -4)
-    if mask.shape[1] != 1:
-        raise refused("attn_mask", f"must be the same for all heads, given {mask.shape[1]} of them")
-    wanted = [shape[0], 1, shape[2], shape[3]]
-    if any(given not in (1, want) for given, want in zip(mask.shape, wanted, strict=True)):
-        raise refused("attn_mask", f"must broadcast to {wanted}, given {list(mask.shape)}")
-    return mask.expand(wanted).squeeze(1)
+    if any(given not in (1, want) for given, want in zip(mask.shape, shape, strict=True)):
+        raise refused("attn_mask", f"must broadcast to {list(shape)}, given {list(mask.shape)}")
+    return mask.expand(shape[0], mask.shape[1], shape[2], shape[3])
+
+
+def _heads_as_requests(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Each of [batch * q_heads, 1, tokens, elements]: a mask belongs to a request. Keys and values that heads share are copied."""
+    group, rest = divmod(q.shape[1], k.shape[1])
+    if rest:
+        raise refused("key", f"has {k.shape[1]} heads, which do not divide query's {q.shape[1]}")
+    if group > 1:
+        k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    return tuple(tensor.flatten(0, 1).unsqueeze(1) for tensor in (q, k, v))
 
 
 def scaled_dot_product_attention(
@@ -213,8 +220,8 @@ def scaled_dot_product_attention(
 
     query: [..., q_heads, q_len, head_dim]. key: [..., kv_heads, kv_len, head_dim]. value: [..., kv_heads, kv_len,
         head_dim_vo]. f16 or bf16.
-    attn_mask: boolean, true keeps; broadcast to [..., 1, q_len, kv_len]. Refused: masks that are added (floats), and masks
-        that differ between heads. Keys that no query keeps must be finite all the same.
+    attn_mask: boolean, true keeps; broadcast to [..., q_heads, q_len, kv_len], where heads that differ cost a copy of key and
+        value for each group. Refused: masks that are added (floats). Keys that no query keeps must be finite all the same.
     is_causal: query i sees the keys up to i, from the first on (PyTorch's), also where the lengths differ.
     dropout_p: 0. scale: > 0; default 1/sqrt(head_dim). enable_gqa: needed where q_heads is not kv_heads.
     Returns [..., q_heads, q_len, head_dim_vo] of query's dtype; rows without a key are 0.
@@ -241,7 +248,10 @@ def scaled_dot_product_attention(
     if is_causal and kv_len < q_len:
         attn_mask, is_causal = torch.ones(q_len, kv_len, dtype=torch.bool, device=q.device).tril(), False
     if attn_mask is not None:
-        mask = pack_mask(_boolean_mask(attn_mask, (q.shape[0], q.shape[1], q_len, kv_len)))
+        mask = _boolean_mask(attn_mask, (q.shape[0], q.shape[1], q_len, kv_len))
+        if mask.shape[1] > 1:
+            q, k, v = _heads_as_requests(q, k, v)
+        mask = pack_mask(mask.flatten(0, 1))
     text = variant_of(is_causal, False, False, False, mask is not None)
     out, _ = torch.ops.attnloom.padded(
         q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), None, mask, text, scale, None, [], []

@@ -163,9 +163,13 @@ void take(DlTensor given, const char* name, Borrowed* made) {
 }
 
 // What __dlpack__ would refuse is left to it, for its own words.
-bool needs_gradients(nb::handle object) {
+bool needs_gradients(nb::handle object, const Exporter& exporter) {
   static const nb::str* const attribute = new nb::str("requires_grad");
-  const nb::object value = nb::steal(PyObject_GetAttr(object.ptr(), attribute->ptr()));
+  PyObject* const self = object.ptr();
+  const nb::object value =
+      nb::steal(exporter.get_gradient
+                    ? exporter.get_gradient(exporter.gradient.ptr(), self, object.type().ptr())
+                    : PyObject_GetAttr(self, attribute->ptr()));
   if (value.is_valid()) return value.ptr() != Py_False;
   PyErr_Clear();
   return false;
@@ -176,9 +180,10 @@ bool needs_gradients(nb::handle object) {
 Borrowed borrow(nb::handle object, const char* name) {
   Borrowed made;
   if (object.is_none()) return made;
-  const ExchangeApi* const api = exchange_of(object);
+  const Exporter& exporter = exporter_of(object);
+  const ExchangeApi* const api = exporter.api;
   DlTensor view = {};
-  if (api && !needs_gradients(object)) {
+  if (api && !needs_gradients(object, exporter)) {
     if (api->view(object.ptr(), &view) == 0) {
       made.api = api;
       made.capsule = nb::borrow(object);

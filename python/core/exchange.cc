@@ -11,6 +11,7 @@ namespace {
 namespace nb = nanobind;
 
 constexpr const char* kAttribute = "__dlpack_c_exchange_api__";
+constexpr const char* kGradient = "requires_grad";
 
 bool is_torch_parameter(nb::handle type) {
   return nb::cast<std::string>(type.attr("__module__")) == "torch.nn.parameter" &&
@@ -32,26 +33,38 @@ const ExchangeApi* look_up(nb::handle type) {
   return api && api->view ? api : nullptr;
 }
 
+Exporter make_exporter(nb::handle type) {
+  Exporter made;
+  made.api = look_up(type);
+  if (!made.api || !nb::hasattr(type, kGradient)) return made;
+  made.gradient = nb::getattr(type, kGradient);
+  PyTypeObject* const kind = Py_TYPE(made.gradient.ptr());
+  // Of others an object may have its own.
+  if (PyType_GetSlot(kind, Py_tp_descr_set))
+    made.get_gradient = reinterpret_cast<descrgetfunc>(PyType_GetSlot(kind, Py_tp_descr_get));
+  return made;
+}
+
 // The types seen last; a process has one or two. Never freed, and a type is kept while it is here,
 // so that no other can come to lie at its address.
 struct Known {
   nb::object type;
-  const ExchangeApi* api = nullptr;
+  Exporter exporter;
 };
 constexpr int kKnown = 8;
 
 }  // namespace
 
-const ExchangeApi* exchange_of(nb::handle object) {
+const Exporter& exporter_of(nb::handle object) {
   static Known* const known = new Known[kKnown];
   static int next = 0;
   const nb::handle type = object.type();
   for (int i = 0; i < kKnown; ++i)
-    if (known[i].type.is(type)) return known[i].api;
-  Known made = {nb::borrow(type), look_up(type)};
-  known[next] = made;
+    if (known[i].type.is(type)) return known[i].exporter;
+  Known& place = known[next];
+  place = {nb::borrow(type), make_exporter(type)};
   next = (next + 1) % kKnown;
-  return made.api;
+  return place.exporter;
 }
 
 }  // namespace attnloom::python

@@ -39,8 +39,17 @@ struct ExchangeApi {
   int (*current_stream)(std::int32_t device_type, std::int32_t device_id, void** stream);
 };
 
-// The table of an object's type, or null. Of a subclass only where it changes nothing, as torch's
-// Parameter: others may hold no memory of their own.
-const ExchangeApi* exchange_of(nanobind::handle object);
+// What a type exports by.
+struct Exporter {
+  const ExchangeApi* api = nullptr;  // null where it has no table
+  // Its `requires_grad`, where that is a data descriptor (torch's is), to be called as one: looking
+  // it up for each tensor of a run costs as much as the view.
+  nanobind::object gradient;
+  descrgetfunc get_gradient = nullptr;
+};
+
+// Of an object's type. Of a subclass only where it changes nothing, as torch's Parameter: others
+// may hold no memory of their own. The reference is good until the next call.
+const Exporter& exporter_of(nanobind::handle object);
 
 }  // namespace attnloom::python

@@ -113,7 +113,7 @@ NB_MODULE(_core, module) {
   bind_plan(module);
   bind_operations(module);
   bind_block_sparse(module);
-  module.def("describe_tensor", &describe_tensor, nb::arg("tensor"), nb::arg("name"));
+  module.def("describe_tensor", &describe_tensor, nb::arg("tensor").none(), nb::arg("name"));
   module.def(
       "ends_of",
       [](nb::handle indptr) {

@@ -4,7 +4,6 @@
 #include <nanobind/stl/string.h>
 
 #include <cstring>
-#include <deque>
 
 #include "python/core/tensors.h"
 #include "python/core/workload.h"
@@ -152,7 +151,8 @@ void PlanObject::run(const nb::tuple& given, const nb::dict& pointers, nb::handl
     const Place& place = kPlaces[i];
     launch.read(nb::object(given[i]), place.name, place.use, &(tensors.*place.tensor));
   }
-  std::deque<std::string> names;
+  std::vector<std::string> names;
+  names.reserve(pointers.size());  // they stay where they are
   std::vector<alm_pointer_param> params(pointers.size());
   std::size_t count = 0;
   for (const auto& [name, value] : pointers) {

@@ -10,14 +10,19 @@
 namespace attnloom::python {
 namespace {
 
-// Whether a tensor may lie on another GPU than the current one. Asked of torch once it is there.
+// Whether a tensor may lie on another GPU than the current one. Asked of torch once it is there,
+// and of the runtime that it has loaded: torch.cuda.device_count() first looks for NVML and starts
+// it.
 bool several_devices() {
   static int count = -1;
   if (count >= 0) return count > 1;
   const nb::dict modules = nb::cast<nb::dict>(nb::module_::import_("sys").attr("modules"));
   if (!modules.contains("torch")) return false;
   const nb::object torch(modules["torch"]);
-  count = nb::cast<int>(torch.attr("cuda").attr("device_count")());
+  const nb::object runtime = torch.attr("_C");
+  const char* const own = "_cuda_getDeviceCount";
+  count = nb::cast<int>(nb::hasattr(runtime, own) ? runtime.attr(own)()
+                                                  : torch.attr("cuda").attr("device_count")());
   return count > 1;
 }
 
@@ -38,7 +43,7 @@ void LaunchTensors::read(nb::handle object, const char* name, Use use, alm_tenso
   if (use == Use::kWritten && borrowed.read_only)
     refuse_tensor(name, "is read-only, and the kernel writes to it", "pass a writable tensor");
   *to = borrowed.tensor;
-  held_.push_back(std::move(borrowed));
+  held_.push_back(std::move(borrowed.capsule));
   if (simulated_) parts_.push_back({to, name, use});
 }
 

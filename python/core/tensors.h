@@ -57,7 +57,7 @@ class LaunchTensors {
   bool simulated_;
   const ExchangeApi* api_ = nullptr;  // of the first tensor
   int device_id_ = -1;                // of the first tensor
-  std::vector<Borrowed> held_;
+  std::vector<nb::object> held_;      // what keeps the memory of each tensor
   std::vector<Part> parts_;
 };
 

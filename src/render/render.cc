@@ -2,8 +2,12 @@
 #include "render/render.h"
 
 #include <kainjow/mustache.hpp>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/sha256.h"
 #include "render/context.h"
@@ -86,6 +90,32 @@ std::string with_kernel_file(std::string_view text, const TemplateContext& conte
   return with;
 }
 
+// What all renders of one template have alike. Parsing it and following its includes took two
+// thirds of each render, of which a set that is described makes one a kernel.
+struct Template {
+  explicit Template(const std::string& with_file) : text(with_file) {}
+
+  mustache::mustache text;
+  std::vector<Header> headers;
+  std::mutex mutex;  // render() of a mustache is not const
+};
+
+// By their text; a handful, kept for the process, whose threads may render while it ends.
+// Thread-safe.
+Result<Template*> template_of(std::string_view file, const std::string& with_file) {
+  static std::mutex* const mutex = new std::mutex;
+  static auto* const kept = new std::map<std::string, std::unique_ptr<Template>>;
+  const std::lock_guard lock(*mutex);
+  if (const auto found = kept->find(with_file); found != kept->end()) return found->second.get();
+  auto made = std::make_unique<Template>(with_file);
+  if (!made->text.is_valid())
+    return make_error(Code::kTemplate, std::string(file), made->text.error_message());
+  // From the template and not from the rendered text: a functor's comment may look like an
+  // #include.
+  ATTNLOOM_TRY(made->headers, reachable_headers(with_file, embedded_files()));
+  return kept->emplace(with_file, std::move(made)).first->second.get();
+}
+
 Result<Source> render_entry(const Entry& entry, const Spec& spec, const KernelChoice& choice) {
   if (!spec.target)
     return make_error(Code::kInternal, "$.target", "a spec without a target was to be rendered");
@@ -95,15 +125,15 @@ Result<Source> render_entry(const Entry& entry, const Spec& spec, const KernelCh
                       "the template is not in this library", "add the file to kernel_templates/");
   }
   const TemplateContext context = entry.context(spec, choice);
-  const std::string template_text = with_kernel_file(file->text, context);
-  mustache::mustache text{template_text};
-  if (!text.is_valid())
-    return make_error(Code::kTemplate, std::string(entry.file), text.error_message());
+  ATTNLOOM_TRY(Template* const shared,
+               template_of(entry.file, with_kernel_file(file->text, context)));
   Source source;
-  source.text = text.render(to_data(context));
-  // From the template and not from the rendered text: a functor's comment may look like an
-  // #include.
-  ATTNLOOM_TRY(source.headers, reachable_headers(template_text, embedded_files()));
+  {
+    const mustache::data data = to_data(context);
+    const std::lock_guard lock(shared->mutex);
+    source.text = shared->text.render(data);
+  }
+  source.headers = shared->headers;
   source.options = compile_options(*spec.target);
   source.target = spec.target->name();
   source.entries = {std::string(entry.kernel)};

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/cuda.h"
 
-#include <unistd.h>
-
 #include <array>
-#include <atomic>
 #include <optional>
 #include <utility>
 
-#include "runtime/driver_api.h"
+#include "base/process_id.h"
+#include "runtime/cuda_handles.h"
 #include "runtime/driver_policy.h"
 
 namespace attnloom {
@@ -30,54 +28,6 @@ constexpr CUresult kErrorCaptureImplicit = 906;
 bool refuses_image(CUresult result) {
   return result == 200 || result == 209 || result == 218 || (result >= 300 && result <= 303);
 }
-
-// Who may call the driver: the process that initialised it.
-struct Session {
-  std::shared_ptr<const DriverApi> api;
-  pid_t pid = 0;
-  bool forked() const { return getpid() != pid; }
-
-  Status check(CUresult result, const char* doing, Code otherwise) const {
-    return result == 0 ? ok_status() : driver_error(*api, result, doing, otherwise);
-  }
-};
-
-class CudaKernel : public LoadedKernel {
- public:
-  CudaKernel(Session session, CUlibrary library, CUkernel kernel, Target target, int shared_bytes)
-      : kernel(kernel),
-        target(target),
-        shared_bytes(shared_bytes),
-        session_(std::move(session)),
-        library_(library) {}
-  ~CudaKernel() override {
-    // In a forked child the handle means nothing, and the call would hang.
-    if (!session_.forked()) session_.api->library_unload(library_);
-  }
-
-  CUkernel kernel;
-  Target target;
-  int shared_bytes;
-  // Bit d: device d accepts this kernel's shared memory. Devices past 63 are set up at every
-  // launch.
-  std::atomic<std::uint64_t> devices_ready{0};
-
- private:
-  Session session_;
-  CUlibrary library_;
-};
-
-class CudaEvent : public Event {
- public:
-  CudaEvent(Session session, CUevent event) : event(event), session_(std::move(session)) {}
-  ~CudaEvent() override {
-    if (!session_.forked()) session_.api->event_destroy(event);
-  }
-  CUevent event;
-
- private:
-  Session session_;
-};
 
 class CudaBackend : public Backend {
  public:
@@ -112,7 +62,9 @@ class CudaBackend : public Backend {
   Status release_host(void* address) override;
 
  private:
-  Status enter();
+  // `current`: the context that is current then.
+  Status enter(CUcontext* current = nullptr);
+  Result<CUdevice> device_of(CUcontext current);
   Status choose_home();
   Result<int> attribute(int number, CUdevice device);
   Result<Target> capability(CUdevice device);
@@ -128,17 +80,25 @@ class CudaBackend : public Backend {
 };
 
 // Every call begins here: the process is the one that began, and some context is current.
-Status CudaBackend::enter() {
+Status CudaBackend::enter(CUcontext* current) {
   if (session_.forked()) {
     return make_error(
         Code::kForked, "", "this process was forked from one that already used the device",
         "make the context, or first use the device, after the fork; or start workers with spawn");
   }
-  CUcontext current = nullptr;
-  ATTNLOOM_CHECK(
-      session_.check(api_.ctx_get_current(&current), "cuCtxGetCurrent", Code::kNoDevice));
-  if (current) return ok_status();
+  CUcontext found = nullptr;
+  ATTNLOOM_CHECK(session_.check(api_.ctx_get_current(&found), "cuCtxGetCurrent", Code::kNoDevice));
+  if (current) *current = found ? found : home_;
+  if (found) return ok_status();
   return session_.check(api_.ctx_set_current(home_), "cuCtxSetCurrent", Code::kNoDevice);
+}
+
+// REQUIRES: `current` is current. The driver need not be asked of the usual one.
+Result<CUdevice> CudaBackend::device_of(CUcontext current) {
+  if (current == home_) return home_device_;
+  CUdevice device = 0;
+  ATTNLOOM_CHECK(session_.check(api_.ctx_get_device(&device), "cuCtxGetDevice", Code::kNoDevice));
+  return device;
 }
 
 Status CudaBackend::choose_home() {
@@ -200,7 +160,8 @@ Status CudaBackend::load_error(CUresult result, const char* doing) const {
 Result<std::shared_ptr<LoadedKernel>> CudaBackend::load(const Artifact& artifact,
                                                         const std::string& entry,
                                                         int shared_bytes) {
-  ATTNLOOM_CHECK(enter());
+  CUcontext current = nullptr;
+  ATTNLOOM_CHECK(enter(&current));
   if (artifact.cubin.empty())
     return make_error(Code::kLoadFailed, "", "the artifact of " + entry + " holds no cubin");
   const std::optional<Target> target = parse_target(artifact.target);
@@ -227,8 +188,7 @@ Result<std::shared_ptr<LoadedKernel>> CudaBackend::load(const Artifact& artifact
   auto loaded = std::make_shared<CudaKernel>(session_, library, nullptr, *target, shared_bytes);
   ATTNLOOM_CHECK(session_.check(api_.library_get_kernel(&loaded->kernel, library, entry.c_str()),
                                 "cuLibraryGetKernel", Code::kLoadFailed));
-  CUdevice device = 0;
-  ATTNLOOM_CHECK(session_.check(api_.ctx_get_device(&device), "cuCtxGetDevice", Code::kNoDevice));
+  ATTNLOOM_TRY(const CUdevice device, device_of(current));
   ATTNLOOM_CHECK(ready_on(*loaded, device));
   // Lazy loading would otherwise load the code at the first launch, which may lie inside a stream
   // capture.
@@ -265,10 +225,10 @@ Status CudaBackend::ready_on(CudaKernel& kernel, CUdevice device) {
 
 Status CudaBackend::launch(LoadedKernel& kernel, const LaunchShape& shape,
                            std::span<const std::byte> args, Stream stream) {
-  ATTNLOOM_CHECK(enter());
+  CUcontext current = nullptr;
+  ATTNLOOM_CHECK(enter(&current));
   CudaKernel& loaded = static_cast<CudaKernel&>(kernel);
-  CUdevice device = 0;
-  ATTNLOOM_CHECK(session_.check(api_.ctx_get_device(&device), "cuCtxGetDevice", Code::kNoDevice));
+  ATTNLOOM_TRY(const CUdevice device, device_of(current));
   ATTNLOOM_CHECK(ready_on(loaded, device));
   void* parameters[] = {const_cast<std::byte*>(args.data())};
   // The driver takes a CUkernel wherever it takes a CUfunction and picks the function of the
@@ -392,7 +352,7 @@ Target own_target(int major, int minor) {
 
 Result<std::unique_ptr<Backend>> make_cuda_backend(const std::string& library) {
   ATTNLOOM_TRY(std::shared_ptr<const DriverApi> api, DriverApi::open(library));
-  auto backend = std::make_unique<CudaBackend>(Session{std::move(api), getpid()});
+  auto backend = std::make_unique<CudaBackend>(Session{std::move(api), process_id()});
   ATTNLOOM_CHECK(backend->start());
   return std::unique_ptr<Backend>(std::move(backend));
 }

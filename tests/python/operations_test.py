@@ -47,6 +47,17 @@ def test_two_states_lie_anywhere(context, normal, order):
     assert np.all(memory[1] == 0) and np.all(memory[3] == 0)
 
 
+def test_a_list_of_many_states_lies_anywhere(context, normal):
+    """The result may replace one of them, and lists and one tensor go together."""
+    q, k, v, outs, lses = states_of(normal, [4, 9, 0, 5, 1])
+    want = attend(q, k, v)
+    out, lse = attnloom.merge_states(outs, lses, context=context)
+    assert_agrees(out, lse, want)
+    assert np.array_equal(attnloom.merge_states(outs, np.stack(lses), context=context)[0], out)
+    attnloom.merge_states(outs, lses, out=outs[3], lse=lses[3], context=context)
+    assert np.array_equal(outs[3], out) and np.array_equal(lses[3], lse)
+
+
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_state_is_replaced_in_place(context, normal, which):
     q, k, v, outs, lses = states_of(normal, [4, 9])
@@ -75,7 +86,10 @@ def test_merge_refusals(context, normal):
     assert "64 bits" in refused(np.stack(outs), np.zeros((2, 3, 4)))[1]
     lse = np.zeros((2, 3, 4), np.float32)
     assert refused(np.stack(outs), lse, lse=lse[0])[0] == "lse"  # eight lanes read what one writes
-    assert "one state or two, given 3" in refused([outs[0]] * 3, [lse[0]] * 3)[1]
+    assert refused([outs[0]] * 3, [lse[0]] * 4)[0] == "lses.shape[0]"
+    field, cause = refused([outs[0], outs[0], normal(2, 4, 64)], [lse[0]] * 3)
+    assert field == "outs[2]" and "f16 [3, 4, 64]" in cause and "given f16 [2, 4, 64]" in cause
+    assert refused([outs[0]] * 3, [lse[0], lse[0], None])[0] == "lses[2]"
 
 
 class Cache:

@@ -2,12 +2,15 @@
 #include "render/render.h"
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <clocale>
 #include <fstream>
 #include <iterator>
 #include <locale>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "base/json.h"
 #include "render/embedded.h"
@@ -51,6 +54,33 @@ TEST_CASE("rendered text") {
     INFO(golden.name);
     CHECK(rendered(parsed(golden.json), golden.kernel).text == golden_text(golden.name));
   }
+}
+
+// Specs share parsed templates, and threads of a compile pool render at the same time.
+TEST_CASE("threads render the same texts") {
+  struct Job {
+    Spec spec;
+    KernelChoice choice;
+    Source alone;
+  };
+  std::vector<Job> jobs;
+  for (const GoldenSpec& golden : golden_specs()) {
+    const Spec spec = parsed(golden.json);
+    jobs.push_back({spec, kernel_set(spec)->at(golden.kernel), rendered(spec, golden.kernel)});
+  }
+  std::atomic<int> differ = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&jobs, &differ, t] {
+      for (std::size_t i = 0; i < 10 * jobs.size(); ++i) {
+        const Job& job = jobs[(i + t) % jobs.size()];
+        const Result<Source> again = render(job.spec, job.choice);
+        differ += !again.ok() || *again != job.alone;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(differ == 0);
 }
 
 TEST_CASE("what a compile depends on beside the text") {

@@ -22,7 +22,7 @@ if installed("torch"):
 else:
     collect_ignore_glob = ["*_test.py"]
 if not installed("transformers"):
-    collect_ignore += ["transformers_test.py", "serve_tiny_test.py"]
+    collect_ignore += ["models_test.py", "transformers_test.py", "serve_tiny_test.py"]
 
 
 def pytest_report_header():
@@ -51,6 +51,19 @@ def cuda(device):
     if device.type != "cuda":
         pytest.skip("CUDA graphs need a GPU: set ATTNLOOM_TEST_DEVICE=cuda")
     return device
+
+
+@pytest.fixture
+def capture(cuda):
+    """capture(call) -> (graph, what the call returned). Nothing may be compiled or planned in the call any more."""
+
+    def captured(call):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            result = call()
+        return graph, result
+
+    return captured
 
 
 @pytest.fixture

@@ -3,27 +3,12 @@
 
 import attnloom
 import attnloom.torch
-import attnloom.transformers
 import pytest
 import torch
 from float64_attention import attend_paged
-from transformers_test import MODELS, PROMPT, assert_no_further, ids, logits, make, make_layers  # noqa: F401
 
 
-@pytest.fixture(autouse=True)
-def on_a_gpu(cuda):
-    return cuda
-
-
-def capture(call):
-    """(graph, what the call returned). Nothing may be compiled or planned in the call any more."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = call()
-    return graph, result
-
-
-def test_a_replay_follows_the_last_plan(context, randn, device):
+def test_a_replay_follows_the_last_plan(context, randn, device, capture):
     attention = attnloom.Attention(
         context,
         q_heads=4,
@@ -56,7 +41,7 @@ def test_a_replay_follows_the_last_plan(context, randn, device):
             torch.testing.assert_close(mine[:rows].double().cpu(), torch.tensor(right), rtol=0, atol=4e-3)
 
 
-def test_what_was_planned_before_is_captured(randn, plans):
+def test_what_was_planned_before_is_captured(randn, plans, capture):
     q, k, v = randn(2, 4, 5, 64), randn(2, 2, 5, 64), randn(2, 2, 5, 64)
 
     def layers():
@@ -74,47 +59,8 @@ def test_what_was_planned_before_is_captured(randn, plans):
     torch.testing.assert_close(captured, layers(), rtol=0, atol=0)
 
 
-def test_what_was_not_planned_before_is_refused(randn):
+def test_what_was_not_planned_before_is_refused(randn, capture):
     q, k, v = randn(1, 3, 7, 64), randn(1, 3, 13, 64), randn(1, 3, 13, 64)
     with pytest.raises(attnloom.DeviceError) as caught:
         capture(lambda: attnloom.torch.scaled_dot_product_attention(q, k, v))
     assert caught.value.code == "CAPTURE_ACTIVE"
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_compiled_with_graphs_by_inductor(name, ids, device):  # noqa: F811
-    """mode="reduce-overhead" captures the decode step of a static cache."""
-    model = make(name, torch.bfloat16, device)
-    compiled = torch.compile(model, fullgraph=True, mode="reduce-overhead")
-    mine = logits(model, "attnloom", ids, cache="static", forward=compiled)
-    rounded = logits(model, "eager", ids)
-    exact = logits(model.float(), "eager", ids)
-    assert_no_further(mine.flatten(0, 1), rounded.flatten(0, 1), exact.flatten(0, 1))
-
-
-@pytest.mark.parametrize("name", MODELS)
-@torch.inference_mode()
-def test_paged_decode_captured_once(name, ids, device):  # noqa: F811
-    """One graph for all decode steps of a model, the plan of each step made outside of it."""
-    model = make(name, torch.bfloat16, device)
-    model.set_attn_implementation("attnloom")
-    layers = make_layers(model, max_batch=4, max_tokens=4 * PROMPT, graph=True)
-    requests = [layers.cache.create(), layers.cache.create()]
-    layers.extend(requests, PROMPT)
-    prompt = ids[:, :PROMPT].reshape(1, -1)
-    first = model(prompt, position_ids=layers.position_ids, **layers.inputs()).logits.view(2, PROMPT, -1)
-    parts, graph, rows = [first], None, 4
-    tokens = torch.zeros(1, rows, dtype=ids.dtype, device=device)
-    for step in range(PROMPT, ids.shape[1]):
-        layers.extend(requests, rows=rows)
-        tokens[0, :2] = ids[:, step]
-        if graph is None:
-            given = {"position_ids": layers.position_ids, **layers.inputs()}
-            model(tokens, **given)
-            graph, made = capture(lambda: model(tokens, **given).logits)  # noqa: B023
-        graph.replay()
-        parts.append(made[0, :2, None].clone())
-    mine = torch.cat(parts, 1).float()
-    rounded = logits(model, "eager", ids)
-    exact = logits(model.float(), "eager", ids)
-    assert_no_further(mine.flatten(0, 1), rounded.flatten(0, 1), exact.flatten(0, 1))

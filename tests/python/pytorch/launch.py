@@ -16,7 +16,7 @@ LOOK = "import importlib.util as u, sys; sys.exit(next((m for m in sys.argv[1:] 
 def main():
     python = os.environ.get("ATTNLOOM_TORCH_PYTHON") or sys.executable
     needed = ["torch", "numpy", "pytest"]
-    if re.search(r"transformers|serve|PYTORCH", " ".join(sys.argv[1:])):
+    if re.search(r"transformers|models|serve|PYTORCH", " ".join(sys.argv[1:])):
         needed.append("transformers")
     looked = subprocess.run([python, "-c", LOOK, *needed], cwd="/", capture_output=True, text=True, check=False)
     if looked.returncode:

@@ -45,6 +45,15 @@ def test_boolean_masks_broadcast(randn, shape):
     assert_as_torch(randn(2, 3, 5, 64), randn(2, 3, 7, 64), randn(2, 3, 7, 64), attn_mask=mask)
 
 
+@pytest.mark.parametrize("shape", [(4, 5, 7), (2, 4, 5, 7), (2, 4, 1, 7), (1, 4, 5, 1)], ids=str)
+@pytest.mark.parametrize("kv_heads", [4, 2])
+def test_masks_of_single_heads(randn, shape, kv_heads):
+    mask = torch.rand(shape, generator=torch.Generator().manual_seed(1)) < 0.6
+    mask[..., 0] = True
+    q, k, v = randn(2, 5, 4, 64).transpose(1, 2), randn(2, kv_heads, 7, 64), randn(2, kv_heads, 7, 32)
+    assert_as_torch(q, k, v, attn_mask=mask, enable_gqa=True)
+
+
 def test_a_row_without_keys_is_zero(randn):
     mask = torch.ones(3, 6, dtype=torch.bool)
     mask[1] = False
@@ -82,7 +91,8 @@ def test_what_is_not_supported_raises_and_is_named(randn):
     mask = torch.ones(3, 5, dtype=torch.bool, device=q.device)
     assert field_of(dropout_p=0.1) == "dropout_p"
     assert field_of(attn_mask=mask.half()) == "attn_mask"
-    assert field_of(attn_mask=mask.expand(1, 4, 3, 5)) == "attn_mask"
+    assert field_of(attn_mask=mask.expand(1, 2, 3, 5)) == "attn_mask"
+    assert field_of(query=randn(1, 3, 3, 64), attn_mask=mask.expand(1, 3, 3, 5)) == "key"
     assert field_of(attn_mask=mask, is_causal=True) == "attn_mask"
     assert field_of(attn_mask=mask[:, :4]) == "attn_mask"
     assert field_of(enable_gqa=False) == "key"

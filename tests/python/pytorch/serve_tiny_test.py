@@ -5,6 +5,7 @@ import importlib.util
 import pathlib
 import sys
 
+import attnloom
 import pytest
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples"
@@ -57,3 +58,52 @@ def test_a_request_that_never_fits_is_named(example, device):
 def test_captured_steps_make_the_same_tokens(example, cuda, on_sdpa):
     _, requests = example.serve([*ARGUMENTS, "--device", cuda.type, "--graphs"])
     assert tokens(requests) == tokens(on_sdpa)
+
+
+@pytest.fixture
+def shared_reads(monkeypatch):
+    """Of each plan since the test began, how many prefixes it reads once for several requests."""
+    seen, plan = [], attnloom.Attention.plan
+
+    def counted(self, *arguments, **options):
+        plan(self, *arguments, **options)
+        requests = self.describe_plan()["requests"]
+        seen.append(sum("shared" in request for request in requests))
+
+    monkeypatch.setattr(attnloom.Attention, "plan", counted)
+    return seen
+
+
+def test_the_matrix_shares_prefixes_or_not_and_says_so(example, device, shared_reads, capsys, tmp_path):
+    import serve_tiny_matrix
+
+    words = ["--n=1,8", "--sequences=8", "--attentions=attnloom,sdpa", f"--json={tmp_path / 'rows'}"]
+    words += ["--tiny", "--dtype=f16", "--shrink=8", "--burst", "--pages=256", "--device", device.type]
+    cells = iter(serve_tiny_matrix.main(words))
+    shared = {}
+    for n in (1, 8):
+        for attention, sharing in (("attnloom", "on"), ("attnloom", "off"), ("sdpa", "off")):
+            row = next(cells)
+            assert (row["n"], row["attention"], row["shared_prefixes"]) == (n, attention, sharing)
+            assert row["requests"] == 8
+            shared[n, attention, sharing] = row["shared_tokens"]
+    # The pages are the same ones in every row of 8 samples; whether they are read once is the switch.
+    assert len({tokens for (n, *_), tokens in shared.items() if n == 8}) == 1 and shared[8, "sdpa", "off"] > 0
+    assert shared[1, "attnloom", "on"] == 0
+    table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    assert len(table) == 1 + 6 and len((tmp_path / "rows").read_text().splitlines()) == 6
+    assert max(shared_reads) > 0
+
+
+@pytest.mark.parametrize(("sharing", "wanted"), [("on", True), ("off", False)])
+def test_the_switch_decides_what_plans_share(example, device, shared_reads, sharing, wanted):
+    words = ["--tiny", "--dtype=f16", "--requests=1", "--samples=8", "--shrink=8", "--burst", "--pages=64"]
+    result, _ = example.serve([*words, "--device", device.type, "--shared-prefixes", sharing])
+    assert result["shared_tokens"] > 0
+    assert any(shared_reads) == wanted
+
+
+def test_samples_differ_at_a_temperature(example, device):
+    words = ["--tiny", "--dtype=f16", "--requests=1", "--samples=3", "--shrink=16", "--burst", "--pages=64"]
+    _, requests = example.serve([*words, "--device", device.type, "--temperature", "2"])
+    assert len({tuple(made) for made in tokens(requests)}) == 3
