@@ -56,6 +56,26 @@ def test_a_run_is_one_launch_on_the_given_stream(driver, cuda):
     assert driver.fake_cuda_calls(b"cuLaunchKernel") == before + 1
 
 
+def test_what_a_run_asks_of_the_driver(driver, cuda):
+    """Each call costs a layer what it takes. The context is asked for twice, its device only where it is not the first one's."""
+    attention, given = planned(cuda), tensors()
+    attention.run(**given)
+    names = {
+        b"cuCtxGetCurrent": 2,
+        b"cuStreamIsCapturing": 1,
+        b"cuLaunchKernel": 1,
+        b"cuCtxGetDevice": 0,
+        b"cuCtxSetCurrent": 0,
+    }
+    names |= {b"cuDeviceGetAttribute": 0, b"cuKernelSetAttribute": 0}
+    before = {name: driver.fake_cuda_calls(name) for name in names}
+    for _ in range(3):
+        attention.run(**given)
+    assert {name: driver.fake_cuda_calls(name) - before[name] for name in names} == {
+        name: 3 * calls for name, calls in names.items()
+    }
+
+
 def test_nothing_is_allocated_or_waited_for_after_the_first_plan(driver, cuda):
     attention, given = planned(cuda, max_batch=2, max_qo_tokens=8), tensors()
     names = (b"cuMemAlloc", b"cuMemAllocHost", b"cuMemFree", b"cuStreamSynchronize", b"cuCtxSynchronize")
