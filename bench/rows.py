@@ -322,7 +322,9 @@ def tile_of(shape, contender):
 def contender_spec(row, contender):
     """The spec that a contender of a row opens."""
     shape, variant = opened_by(row, contender)
-    return spec(shape, variant) | {"tile": tile_of(shape, contender)}
+    opened = spec(shape, variant) | {"tile": tile_of(shape, contender)}
+    # The rows of issue B are about the kernels that every GPU from sm_80 on has.
+    return opened | {"target": "sm_90"} if row.issue == ISSUE else opened
 
 
 TILE_WORDS = {OURS_MMA: "_q16", OURS_WARPS: "_mma", OURS_WARPGROUPS: "_wgmma"}
