@@ -8,6 +8,7 @@
 
 #include "loom/gather_sm90.cuh"
 #include "loom/roles_sm90.cuh"
+#include "loom/rows_sm90.cuh"
 
 namespace loom {
 
@@ -349,9 +350,11 @@ template <class Config, template <int> class TileClass, class Variant>
 LOOM_DEVICE void attention_wgmma(const MappedAttentionArgs& args) {
   using Class = TileClass<0>;
   using Ring = MappedRing<Config, Class>;
-  static_assert(
-      Config::kClassCount == 1 && Config::kThreads == (Ring::kConsumers + 1) * kGroupThreads,
-      "a warpgroup for 64 rows, and one that copies");
+  using Registers = RoleRegisters<Config, Class>;
+  constexpr int kProductsEnd = (Ring::kConsumers + 1) * kGroupThreads;
+  static_assert(Config::kClassCount == 1 &&
+                    Config::kThreads == kProductsEnd + (Registers::kPasses ? kGroupThreads : 0),
+                "a warpgroup for 64 rows, one that copies, and one for row functors");
   extern __shared__ __align__(1024) unsigned char shared[];  // whole swizzle patterns
   const AttentionArgs& attention = args.attention;
   const PlanHeader& plan = *reinterpret_cast<const PlanHeader*>(attention.workspace);
@@ -361,7 +364,7 @@ LOOM_DEVICE void attention_wgmma(const MappedAttentionArgs& args) {
   if (threadIdx.x == 0) ring.init();
   __syncthreads();
   if (threadIdx.x < kGroupThreads) {
-    give_registers<RoleRegisters<Config, Class>::kCopies>();
+    give_registers<Registers::kCopies>();
     const int items = queue.end - queue.begin;
     if (warp_index() == 0)
       MappedCopies<Config, Class>{args, plan, ring, {}, {}, {}, {ring, {}}}.copy_queue(items);
@@ -371,8 +374,8 @@ LOOM_DEVICE void attention_wgmma(const MappedAttentionArgs& args) {
         GatheredCopies<Config, Class>{attention, plan, ring, {}, {}, {}, {}, {ring, {}}}.copy_queue(
             items);
     }
-  } else {
-    take_registers<RoleRegisters<Config, Class>::kProducts>();
+  } else if (!Registers::kPasses || threadIdx.x < kProductsEnd) {
+    take_registers<Registers::kProducts>();
     const Variant variant(plan, attention);
     GroupRows<Config, Class, Variant> rows{attention, plan, variant, ring,      {},
                                            {},        {},   {},      {ring, {}}};
@@ -382,6 +385,11 @@ LOOM_DEVICE void attention_wgmma(const MappedAttentionArgs& args) {
     } else {
       rows.run(queue.end - queue.begin);
     }
+  } else if constexpr (Registers::kPasses) {
+    give_registers<Registers::kRows>();
+    const Variant variant(plan, attention);
+    RowPass<Config, Class, Variant>{attention, plan, variant, ring, {}, {}, {}, {ring, {}}}.run(
+        queue.end - queue.begin);
   }
 }
 

@@ -61,20 +61,20 @@ struct GatheredCopies {
     barrier_wait(ring.keys_free(keys.stage()), keys.parity() ^ 1);
     copy_rows(ring.keys(keys.stage()), kept, args.k, args.k_page_stride, args.k_token_stride,
               args.k_head_stride, position);
-    commit(ring.keys_full(keys.stage()));
+    commit(ring.keys_landed(keys.stage()));
     keys.advance();
   }
   LOOM_DEVICE void copy_values(const Kept& kept, int position) {
     barrier_wait(ring.values_free(values.stage()), values.parity() ^ 1);
     copy_rows(ring.values(values.stage()), kept, args.v, args.v_page_stride, args.v_token_stride,
               args.v_head_stride, position);
-    commit(ring.values_full(values.stage()));
+    commit(ring.values_landed(values.stage()));
     values.advance();
   }
   LOOM_DEVICE void gather_queries(const Kept& kept) {
     barrier_wait(ring.queries_free(queries.stage()), queries.parity() ^ 1);
     copy_queries<Config, GatherCrew>(ring.queries(queries.stage()), args, kept.request, kept.work);
-    commit(ring.queries_full(queries.stage()));
+    commit(ring.queries_landed(queries.stage()));
     queries.advance();
   }
 
