@@ -31,7 +31,7 @@ struct GroupRows {
   typename Ring::QueryPlace query_place;
   typename Ring::Place key_place;
   typename Ring::Place value_place;
-  typename Ring::Place mask_place;
+  typename Ring::Place beside_place;
   TileQueue<Config, Class> tiles;
 
   SoftmaxState<1> state;
@@ -64,8 +64,8 @@ struct GroupRows {
   }
   LOOM_DEVICE void await_keys() const {
     barrier_wait(ring.keys_full(key_place.stage()), key_place.parity());
-    if constexpr (Ring::Mask::kUsed)
-      barrier_wait(ring.mask_full(mask_place.stage()), mask_place.parity());
+    if constexpr (Ring::kHasBeside)
+      barrier_wait(ring.beside_full(beside_place.stage()), beside_place.parity());
   }
   LOOM_DEVICE void await_values() const {
     barrier_wait(ring.values_full(value_place.stage()), value_place.parity());
@@ -74,12 +74,13 @@ struct GroupRows {
     if (leads()) barrier_arrive(ring.keys_free(key_place.stage()));
     key_place.advance();
   }
-  // Each warp for itself: unlike keys, which one product of all reads, each reads its own bits.
-  LOOM_DEVICE void release_mask() {
-    if constexpr (Ring::Mask::kUsed) {
+  // Each warp for itself: unlike keys, which one product of all reads, each reads bits or
+  // positions.
+  LOOM_DEVICE void release_beside() {
+    if constexpr (Ring::kHasBeside) {
       __syncwarp();
-      if (lane_index() == 0) barrier_arrive(ring.mask_free(mask_place.stage()));
-      mask_place.advance();
+      if (lane_index() == 0) barrier_arrive(ring.beside_free(beside_place.stage()));
+      beside_place.advance();
     }
   }
   LOOM_DEVICE void release_values() {
@@ -97,6 +98,7 @@ struct GroupRows {
         return apply_asking<false, false>(item);
       return apply_asking<true, true>(item);
     } else if constexpr (!partial && !kHasFunctors<Config> && !Ring::Mask::kUsed) {
+      release_beside();
       return 1.0f;
     } else {
       return apply_asking<partial, true>(item);
@@ -107,15 +109,16 @@ struct GroupRows {
   template <bool partial, bool ask>
   LOOM_DEVICE float apply_asking(const Item& item) {
     constexpr bool kMasks =
-        partial || Ring::Mask::kUsed || (Config::kHasLogitsMask && ask) || !Config::kSoftmax;
+        partial || Config::kCustomMask || (Config::kHasLogitsMask && ask) || !Config::kSoftmax;
     const Kept& kept = *item.kept;
-    const KvColumns<Config> columns{args, kept.request, nullptr, item.walk.position};
-    const typename Ring::Mask mask(ring.mask(mask_place.stage()), columns, kept.work);
+    const int* beside = ring.beside(beside_place.stage());
+    const KvColumns<Config> columns{args, kept.request, beside, item.walk.position};
+    const typename Ring::Mask mask(beside, columns, kept.work);
     float left = 1.0f;
     apply_variant_to<Config, Variant, partial, ask>(logits[0], variant, plan, kept.request,
                                                     kept.work, item.bounds.end, columns, 0,
                                                     row_begin(), mask, kMasks ? nullptr : &left);
-    release_mask();
+    release_beside();
     if (left > 0.0f) return left;
       // The maximum is taken before the factor.
 #pragma unroll
@@ -196,8 +199,9 @@ struct GroupRows {
 #pragma unroll 1
       while (item.walk.left > 0 && !item.is_cut()) step<false>(item);
     }
-    // What a window cuts; in a tile of rows that do not exist functors ask about every tile.
-    if constexpr (Config::kWindow || kHasFunctors<Config>) {
+    // What a window cuts; in a tile of rows that do not exist functors ask about every tile, and of
+    // listed blocks all are asked about where keys of the last do not exist.
+    if constexpr (Config::kWindow || Config::kBsr || kHasFunctors<Config>) {
 #pragma unroll 1
       while (item.walk.left > 0) step<true>(item);
     }

@@ -20,7 +20,7 @@ struct GatheredCopies {
   typename Ring::QueryPlace queries;
   typename Ring::Place keys;
   typename Ring::Place values;
-  typename Ring::Place masks;
+  typename Ring::Place besides;
   TileQueue<Config, Class> tiles;
   u32 landing = 0;  // the barrier of the copies that are under way; 0: none
 
@@ -38,6 +38,15 @@ struct GatheredCopies {
     barrier_arrive(landing);
   }
 
+  // The key that stands at `token` of a walk over listed blocks; kNoKey where there is none: behind
+  // the walk's end, and in a request's last block behind its last key.
+  LOOM_DEVICE int key_of_block(const Kept& kept, int token) const {
+    if (token >= kept.work.item.kv_end) return kNoKey;
+    const int block = args.page_indices[kept.request.list_begin + token / Config::kBlockColumns];
+    const int key = block * Config::kBlockColumns + token % Config::kBlockColumns;
+    return key < kept.request.kv_len ? key : kNoKey;
+  }
+
   // Rows behind the last key become zeros.
   template <class Tile>
   LOOM_DEVICE void copy_rows(const Tile& tile, const Kept& kept, const void* cache, i64 page_stride,
@@ -49,6 +58,13 @@ struct GatheredCopies {
     for (int pass = 0; pass < Class::kKv; pass += kRowsPerPass) {
       const int row = pass + GatherCrew::thread() / kQueryLanes;
       const int token = position + row;
+      if constexpr (Config::kBsr) {
+        const int key = key_of_block(kept, token);
+        const i64 offset = (static_cast<i64>(kept.request.kv_begin) + key) * token_stride;
+        copy_row<kQueryLanes>(tile, row, GatherCrew::thread() % kQueryLanes,
+                              key != kNoKey ? head + offset : head, key != kNoKey);
+        continue;
+      }
       const bool exists = token < end;
       const i64 page = exists ? pages[token / Config::kPageSize] : 0;
       const i64 offset = page * page_stride + token % Config::kPageSize * token_stride;
@@ -78,17 +94,23 @@ struct GatheredCopies {
     queries.advance();
   }
 
-  LOOM_DEVICE void copy_mask_bits(const Kept& kept, int position) {
-    barrier_wait(ring.mask_free(masks.stage()), masks.parity() ^ 1);
-    copy_mask<Config, Class>(ring.mask(masks.stage()), args, kept.request, kept.work, position,
-                             GatherCrew::thread(), GatherCrew::kThreads);
-    commit(ring.mask_full(masks.stage()));
-    masks.advance();
+  LOOM_DEVICE void copy_beside(const Kept& kept, int position) {
+    barrier_wait(ring.beside_free(besides.stage()), besides.parity() ^ 1);
+    int* beside = ring.beside(besides.stage());
+    if constexpr (Config::kBsr) {
+      for (int row = GatherCrew::thread(); row < Class::kKv; row += GatherCrew::kThreads)
+        beside[row] = key_of_block(kept, position + row);
+    } else {
+      copy_mask<Config, Class>(reinterpret_cast<u32*>(beside), args, kept.request, kept.work,
+                               position, GatherCrew::thread(), GatherCrew::kThreads);
+    }
+    commit(ring.beside_full(besides.stage()));
+    besides.advance();
   }
 
   LOOM_DEVICE void begin_tile(const Kept& kept, int position) {
     if constexpr (!kMapsKeys<Config, Class>) copy_keys(kept, position);
-    if constexpr (Ring::Mask::kUsed) copy_mask_bits(kept, position);
+    if constexpr (Ring::kHasBeside) copy_beside(kept, position);
   }
   LOOM_DEVICE void end_tile(const Kept& kept, int position) {
     if constexpr (!kMapsKeys<Config, Class>) copy_values(kept, position);

@@ -22,9 +22,10 @@ constexpr bool kMapsQueries = Class::kQ % Config::kGroupSize == 0;
 // follow each other, of one page, or of whole pages.
 template <class Config, class Class>
 constexpr bool kMapsKeys =
-    !Config::kPaged || (Config::kPageSize % 8 == 0 && (Class::kKv % Config::kPageSize == 0
-                                                           ? Class::kKv / Config::kPageSize <= 32
-                                                           : Config::kPageSize % Class::kKv == 0));
+    !Config::kBsr && (!Config::kPaged ||
+                      (Config::kPageSize % 8 == 0 && (Class::kKv % Config::kPageSize == 0
+                                                          ? Class::kKv / Config::kPageSize <= 32
+                                                          : Config::kPageSize % Class::kKv == 0)));
 
 // The warps that gather what is not mapped: the last two of the copying warpgroup.
 struct GatherCrew {
@@ -57,16 +58,19 @@ struct MappedRing {
   using KTile = SlabTile<Class::kKv, Config::kHeadDimQk>;
   using VTile = SlabTile<Class::kKv, Config::kHeadDimVo>;
   using Mask = MaskTile<Config, Class>;
+  // Beside a stage of keys: of listed blocks the position of each, else the bits of a custom mask.
+  static constexpr bool kHasBeside = Config::kBsr || Mask::kUsed;
+  static constexpr int kBesideBytes = Config::kBsr ? Class::kKv * 4 : Mask::kBytes;
   using Place = RingPlace<Class::kStages>;
   static constexpr int kConsumers = Class::kQ / 64;  // warpgroups
   static constexpr int kStages = Class::kStages;
   static constexpr int kBarrierBytes = 8 * (8 * kStages + 8 + 2 * kKeptSlots + 2 * kTileSlots);
   static constexpr int kScratchBytes = 16;
-  static constexpr int kOtherBytes = kStages * (KTile::kBytes + VTile::kBytes + Mask::kBytes) +
+  static constexpr int kOtherBytes = kStages * (KTile::kBytes + VTile::kBytes + kBesideBytes) +
                                      kBarrierBytes + kKeptSlots * int{sizeof(Kept)} +
                                      kTileSlots * int{sizeof(NextTile)} + kScratchBytes;
   // Whether the crew walks an item's tiles, or copies anything at all.
-  static constexpr bool kGathersTiles = !kMapsKeys<Config, Class> || Mask::kUsed;
+  static constexpr bool kGathersTiles = !kMapsKeys<Config, Class> || kHasBeside;
   static constexpr bool kGathers = kGathersTiles || !kMapsQueries<Config, Class>;
   // Warps that read what is kept of an item, and those that walk its tiles.
   static constexpr int kGatherWarps = GatherCrew::kThreads / 32;
@@ -84,8 +88,8 @@ struct MappedRing {
   static constexpr int kQueryTiles = (Config::kSharedBytes - kOtherBytes) / QTile::kBytes;
   static constexpr int kKeys = kQueryTiles * QTile::kBytes;
   static constexpr int kValues = kKeys + kStages * KTile::kBytes;
-  static constexpr int kMasks = kValues + kStages * VTile::kBytes;
-  static constexpr int kBarriers = kMasks + kStages * Mask::kBytes;
+  static constexpr int kBeside = kValues + kStages * VTile::kBytes;
+  static constexpr int kBarriers = kBeside + kStages * kBesideBytes;
   static constexpr int kKept = kBarriers + kBarrierBytes;
   static constexpr int kTiles = kKept + kKeptSlots * int{sizeof(Kept)};
   static constexpr int kScratch = kTiles + kTileSlots * int{sizeof(NextTile)};
@@ -102,8 +106,8 @@ struct MappedRing {
   LOOM_DEVICE QTile queries(int stage) const { return {at(stage * QTile::kBytes)}; }
   LOOM_DEVICE KTile keys(int stage) const { return {at(kKeys + stage * KTile::kBytes)}; }
   LOOM_DEVICE VTile values(int stage) const { return {at(kValues + stage * VTile::kBytes)}; }
-  LOOM_DEVICE u32* mask(int stage) const {
-    return reinterpret_cast<u32*>(shared + kMasks + stage * Mask::kBytes);
+  LOOM_DEVICE int* beside(int stage) const {
+    return reinterpret_cast<int*>(shared + kBeside + stage * kBesideBytes);
   }
   // Landed: the copies have. Full: what a row functor makes of them may be read. Free: nothing
   // reads the stage any more.
@@ -112,8 +116,8 @@ struct MappedRing {
   LOOM_DEVICE u32 keys_free(int stage) const { return barrier(kStages + stage); }
   LOOM_DEVICE u32 values_full(int stage) const { return barrier(2 * kStages + stage); }
   LOOM_DEVICE u32 values_free(int stage) const { return barrier(3 * kStages + stage); }
-  LOOM_DEVICE u32 mask_full(int stage) const { return barrier(4 * kStages + stage); }
-  LOOM_DEVICE u32 mask_free(int stage) const { return barrier(5 * kStages + stage); }
+  LOOM_DEVICE u32 beside_full(int stage) const { return barrier(4 * kStages + stage); }
+  LOOM_DEVICE u32 beside_free(int stage) const { return barrier(5 * kStages + stage); }
   LOOM_DEVICE u32 keys_landed(int stage) const {
     return Config::kHasKeyTransform ? barrier(6 * kStages + stage) : keys_full(stage);
   }
@@ -151,8 +155,8 @@ struct MappedRing {
       barrier_init(keys_free(stage), kConsumers);
       barrier_init(values_landed(stage), kKeyCopiers);
       barrier_init(values_free(stage), kConsumers);
-      barrier_init(mask_full(stage), GatherCrew::kThreads);
-      barrier_init(mask_free(stage), 4 * kConsumers);  // warps
+      barrier_init(beside_full(stage), GatherCrew::kThreads);
+      barrier_init(beside_free(stage), 4 * kConsumers);  // warps
     }
 #pragma unroll
     for (int stage = 0; stage < kQueryTiles; ++stage) {

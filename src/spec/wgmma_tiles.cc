@@ -81,7 +81,11 @@ Status check_fits(const Spec& spec, int q) {
     return refuse("dtype.kv " + std::string(json_name(spec.dtype.kv)), "use \"auto\"");
   ATTNLOOM_CHECK(check_head_dims(spec.head_dim, q));
   ATTNLOOM_CHECK(check_row_functors(spec, q));
-  if (spec.layout.kv == KvLayout::kBsr) return refuse("layout \"bsr\"", "use \"auto\"");
+  if (spec.layout.kv != KvLayout::kBsr) return ok_status();
+  if (has_row_functors(spec.variant))
+    return refuse("row functors with layout \"bsr\"", "use \"auto\"");
+  if (!spec.variant.tile_mask.empty())
+    return refuse("variant.tile_mask with layout \"bsr\"", "use \"auto\"");
   return ok_status();
 }
 

@@ -137,15 +137,15 @@ TEST_CASE("skipped tiles are not even copied", "[tile_masks]") {
 
 const std::vector<WgmmaMutant> kMaskMutants = {
     {"bits not waited for", kAlgorithm,
-     "barrier_wait(ring.mask_full(mask_place.stage()), mask_place.parity());", ";"},
+     "barrier_wait(ring.beside_full(beside_place.stage()), beside_place.parity());", ";"},
     {"bits of a stage overwritten while they are read", kGather,
-     "barrier_wait(ring.mask_free(masks.stage()), masks.parity() ^ 1);", ";"},
-    {"bits released by one warp for all", kRing, "barrier_init(mask_free(stage), 4 * kConsumers);",
-     "barrier_init(mask_free(stage), 1);"},
+     "barrier_wait(ring.beside_free(besides.stage()), besides.parity() ^ 1);", ";"},
+    {"bits released by one warp for all", kRing,
+     "barrier_init(beside_free(stage), 4 * kConsumers);", "barrier_init(beside_free(stage), 1);"},
     {"bits of the next token", "loom/mask.cuh", "words + (token - first_token) * kWords;",
      "words + (token - first_token + 1) * kWords;"},
     {"bits of gathered tiles not waited for", kAlgorithm,
-     "barrier_wait(ring.mask_full(mask_place.stage()), mask_place.parity());", ";", 4, 5},
+     "barrier_wait(ring.beside_full(beside_place.stage()), beside_place.parity());", ";", 4, 5},
 };
 
 TEST_CASE("every fault of custom masks in warpgroup kernels is noticed", "[mask_faults]") {
@@ -225,6 +225,53 @@ TEST_CASE("every fault of row functors in warpgroup kernels is noticed", "[row_f
   const CaseFile file =
       parse_or_fail(own_rows_case(small(16), shape, true, kQueryRows, kKeyRows, kValueRows).dump());
   for (const WgmmaMutant& mutant : kRowMutants) check_noticed(mutant, file);
+  check_clean(file);
+}
+
+// Each row of blocks lists about two of three, last first, so that positions fall along the walk.
+Json blocks_case(Kernel kernel, const Shape& shape, int rows, int columns, const Json& mask = {}) {
+  kernel.layout = {{"kv", "bsr"}, {"block", {rows, columns}}};
+  kernel.variant = {{"name", "blocks"}, {"mask", mask.is_null() ? Json::object() : mask}};
+  Json indptr = {0}, indices = Json::array();
+  for (std::size_t r = 0; r < shape.qo_len.size(); ++r) {
+    for (int row = 0; row < shape.qo_len[r]; row += rows) {
+      for (int c = (shape.kv_len[r] + columns - 1) / columns; c-- > 0;)
+        if ((row / rows + c) % 3 != 0) indices.push_back(c);
+      indptr.push_back(indices.size());
+    }
+  }
+  Json workload = {{"bsr", {{"block", {rows, columns}}, {"indptr", indptr}, {"indices", indices}}}};
+  add_custom_mask(workload, kernel.variant, lengths_of(shape));
+  return wgmma_case(kernel, shape, {}, workload);
+}
+
+TEST_CASE("warpgroup kernels walk listed blocks", "[blocks]") {
+  check_wgmma(blocks_case({}, kMixed, 32, 16));
+  check_wgmma(blocks_case(kSmall, kMixed, 16, 1, {{"causal", true}}));
+  check_wgmma(blocks_case({.dtype = "f16"}, {{60, 9}, {300, 411}, 3, 1}, 40, 5));
+  check_wgmma(blocks_case(kSmall, {{128}, {512}}, 64, 64));  // every key exists
+  check_wgmma(blocks_case(kSmall, kMixed, 64, 24, {{"causal", true}, {"window_left", 90}}));
+  check_wgmma(blocks_case(kSmall, kMixed, 7, 3, {{"custom", true}}));
+  check_wgmma(blocks_case({.qk = 64, .vo = 64, .q_tile = 192}, kMixed, 48, 32));
+  check_wgmma(blocks_case({.qk = 256, .vo = 256, .kv_tile = 64}, {{60, 9}, {300, 411}}, 32, 16));
+}
+
+const std::vector<WgmmaMutant> kBlockMutants = {
+    {"the position of the next key", kGather, "beside[row] = key_of_block(kept, position + row);",
+     "beside[row] = key_of_block(kept, position + row + 1);"},
+    {"positions of a stage overwritten while they are read", kGather,
+     "barrier_wait(ring.beside_free(besides.stage()), besides.parity() ^ 1);", ";"},
+    {"keys behind the request's last", kGather, "return key < kept.request.kv_len ? key : kNoKey;",
+     "return key;"},
+    {"a row of the next block", kGather, "token / Config::kBlockColumns];",
+     "token / Config::kBlockColumns + 1];"},
+};
+
+TEST_CASE("every fault of listed blocks in warpgroup kernels is noticed", "[block_faults]") {
+  const Shape shape = {{70, 33, 40}, {300, 205, 150}, 4, 1};
+  const CaseFile file =
+      parse_or_fail(blocks_case(kSmall, shape, 32, 16, {{"causal", true}}).dump());
+  for (const WgmmaMutant& mutant : kBlockMutants) check_noticed(mutant, file);
   check_clean(file);
 }
 

@@ -252,7 +252,11 @@ TEST_CASE("what the warpgroup kernels do not do is refused") {
   CHECK(refusal(other, 128, 64) == lacks + "row functors at head_dim.vo 256");
   other = spec;
   other.layout = {KvLayout::kBsr, 0, 1, 1};
-  CHECK(refusal(other) == lacks + "layout \"bsr\"");
+  other.variant.value_transform = "x.scale(2.0f);";
+  CHECK(refusal(other) == lacks + "row functors with layout \"bsr\"");
+  other.variant.value_transform.clear();
+  other.variant.tile_mask = "return loom::TileMask::kPartial;";
+  CHECK(refusal(other) == lacks + "variant.tile_mask with layout \"bsr\"");
 }
 
 // D = 256: 256 registers for O alone in a 128-row tile of four warps, 128 in one of eight.
