@@ -145,6 +145,11 @@ def hopper_rows():
     for causal, word in ((True, "causal"), (False, "full")):
         shape = prefill(1, 16384, q_heads=32, kv_heads=32, head_dim=64, causal=causal)
         yield Row(f"hopper_d64_1x16384_{word}", shape, (FA3, "cuDNN"), bar=1.0, issue="F", tile=(192, 128))
+        shape = prefill(1, 16384, q_heads=16, kv_heads=16, head_dim=256, causal=causal)
+        yield Row(f"hopper_d256_1x16384_{word}", shape, (FA3,), issue="F", tile=(128, 80))
+    for name in ("rope_neox", "rope_interleaved", "qk_norm", "custom_mask"):
+        shape = prefill(4, 4096, causal=VARIANTS[name].causal)
+        yield Row(f"hopper_4x4096_{name}", shape, (OURS_PLAIN,), name, issue="F", tile=(128, 128))
 
 
 def cache_rows():

@@ -57,7 +57,8 @@ bool has_row_functors(const Variant& variant) {
 }
 
 // Row functors are run by a warpgroup of their own; beside it a thread has 128 registers at its
-// launch, and ptxas wants 158 for a product of 256 columns (C7602) and serialises two of 128 (C7512).
+// launch, and ptxas wants 158 for a product of 256 columns (C7602) and serialises two of 128
+// (C7512).
 Status check_row_functors(const Spec& spec, int q) {
   if (!has_row_functors(spec.variant)) return ok_status();
   if (spec.head_dim.vo >= kWideValues)
