@@ -15,7 +15,10 @@ struct RoleRegisters {
   static constexpr bool kPasses = kHasRowFunctors<Config>;
   static constexpr int kOfCta = Config::kThreads == 384 ? 504 : 512;  // 168 * 3 or 128 * 4
   static constexpr bool kBusy = MappedRing<Config, Class>::kGathersTiles || kSkipsTiles<Config>;
-  static constexpr int kCopies = kBusy ? 56 : Config::kThreads == 384 ? 40 : 32;
+  static constexpr bool kGathersAll = !kMapsKeys<Config, Class> && Config::kCustomMask;
+  static constexpr int kCopies = kBusy && (!kPasses || kGathersAll) ? 56
+                                 : kBusy || Config::kThreads == 384 ? 40
+                                                                    : 32;
   static constexpr int kRows = kPasses ? 80 : 0;
   static constexpr int kProducts = (kOfCta - kCopies - kRows) / kConsumers / 8 * 8;
 };

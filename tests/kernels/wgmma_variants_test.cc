@@ -194,10 +194,12 @@ TEST_CASE("warpgroup kernels run each row functor by itself", "[rows]") {
       own_rows_case(kSmall, {{60, 9}, {300, 411}, 3, 1}, true, kQueryRows, nullptr, nullptr));
   check_wgmma(own_rows_case(small(16), kMixed, true, nullptr, kKeyRows, nullptr));
   check_wgmma(own_rows_case(kSmall, kMixed, false, nullptr, nullptr, kValueRows));
-  Json masked = own_rows_case(small(16), kMixed, true, kQueryRows, kKeyRows, kValueRows);
-  masked["spec"]["variant"]["mask"]["custom"] = true;
-  add_custom_mask(masked["workload"], masked["spec"]["variant"], lengths_of(kMixed));
-  check_wgmma(masked);
+  for (const int page : {5, 16}) {
+    Json masked = own_rows_case(small(page), kMixed, true, kQueryRows, kKeyRows, kValueRows);
+    masked["spec"]["variant"]["mask"]["custom"] = true;
+    add_custom_mask(masked["workload"], masked["spec"]["variant"], lengths_of(kMixed));
+    check_wgmma(masked);
+  }
 }
 
 const std::vector<WgmmaMutant> kRowMutants = {
