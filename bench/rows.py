@@ -179,6 +179,9 @@ def dense_hopper_rows():
 def hopper_rows():
     """The warpgroup kernels against FlashInfer's for the same GPUs. A bar is of the issue."""
     yield from dense_hopper_rows()
+    for name in ("rope_neox", "rope_interleaved", "qk_norm", "custom_mask"):
+        shape = prefill(4, 4096, causal=VARIANTS[name].causal)
+        yield Row(f"hopper_4x4096_{name}", shape, (OURS_PLAIN,), name, issue="F")
     for page, bar in ((64, 0.97), (16, 0.93), (1, 0.9)):
         shape = prefill(4, 4096, paged=True, page_size=page)
         yield Row(f"hopper_4x4096_causal_page{page}", shape, (OURS_DENSE,), bar=bar, issue="F")

@@ -8,6 +8,7 @@
 
 #include "loom/gather_sm90.cuh"
 #include "loom/roles_sm90.cuh"
+#include "loom/rows_sm90.cuh"
 
 namespace loom {
 
@@ -30,7 +31,7 @@ struct GroupRows {
   typename Ring::QueryPlace query_place;
   typename Ring::Place key_place;
   typename Ring::Place value_place;
-  typename Ring::Place mask_place;
+  typename Ring::Place beside_place;
   TileQueue<Config, Class> tiles;
 
   SoftmaxState<1> state;
@@ -63,8 +64,8 @@ struct GroupRows {
   }
   LOOM_DEVICE void await_keys() const {
     barrier_wait(ring.keys_full(key_place.stage()), key_place.parity());
-    if constexpr (Ring::Mask::kUsed)
-      barrier_wait(ring.mask_full(mask_place.stage()), mask_place.parity());
+    if constexpr (Ring::kHasBeside)
+      barrier_wait(ring.beside_full(beside_place.stage()), beside_place.parity());
   }
   LOOM_DEVICE void await_values() const {
     barrier_wait(ring.values_full(value_place.stage()), value_place.parity());
@@ -73,12 +74,13 @@ struct GroupRows {
     if (leads()) barrier_arrive(ring.keys_free(key_place.stage()));
     key_place.advance();
   }
-  // Each warp for itself: unlike keys, which one product of all reads, each reads its own bits.
-  LOOM_DEVICE void release_mask() {
-    if constexpr (Ring::Mask::kUsed) {
+  // Each warp for itself: unlike keys, which one product of all reads, each reads bits or
+  // positions.
+  LOOM_DEVICE void release_beside() {
+    if constexpr (Ring::kHasBeside) {
       __syncwarp();
-      if (lane_index() == 0) barrier_arrive(ring.mask_free(mask_place.stage()));
-      mask_place.advance();
+      if (lane_index() == 0) barrier_arrive(ring.beside_free(beside_place.stage()));
+      beside_place.advance();
     }
   }
   LOOM_DEVICE void release_values() {
@@ -96,6 +98,7 @@ struct GroupRows {
         return apply_asking<false, false>(item);
       return apply_asking<true, true>(item);
     } else if constexpr (!partial && !kHasFunctors<Config> && !Ring::Mask::kUsed) {
+      release_beside();
       return 1.0f;
     } else {
       return apply_asking<partial, true>(item);
@@ -106,15 +109,16 @@ struct GroupRows {
   template <bool partial, bool ask>
   LOOM_DEVICE float apply_asking(const Item& item) {
     constexpr bool kMasks =
-        partial || Ring::Mask::kUsed || (Config::kHasLogitsMask && ask) || !Config::kSoftmax;
+        partial || Config::kCustomMask || (Config::kHasLogitsMask && ask) || !Config::kSoftmax;
     const Kept& kept = *item.kept;
-    const KvColumns<Config> columns{args, kept.request, nullptr, item.walk.position};
-    const typename Ring::Mask mask(ring.mask(mask_place.stage()), columns, kept.work);
+    const int* beside = ring.beside(beside_place.stage());
+    const KvColumns<Config> columns{args, kept.request, beside, item.walk.position};
+    const typename Ring::Mask mask(beside, columns, kept.work);
     float left = 1.0f;
     apply_variant_to<Config, Variant, partial, ask>(logits[0], variant, plan, kept.request,
                                                     kept.work, item.bounds.end, columns, 0,
                                                     row_begin(), mask, kMasks ? nullptr : &left);
-    release_mask();
+    release_beside();
     if (left > 0.0f) return left;
       // The maximum is taken before the factor.
 #pragma unroll
@@ -195,8 +199,9 @@ struct GroupRows {
 #pragma unroll 1
       while (item.walk.left > 0 && !item.is_cut()) step<false>(item);
     }
-    // What a window cuts; in a tile of rows that do not exist functors ask about every tile.
-    if constexpr (Config::kWindow || kHasFunctors<Config>) {
+    // What a window cuts; in a tile of rows that do not exist functors ask about every tile, and of
+    // listed blocks all are asked about where keys of the last do not exist.
+    if constexpr (Config::kWindow || Config::kBsr || kHasFunctors<Config>) {
 #pragma unroll 1
       while (item.walk.left > 0) step<true>(item);
     }
@@ -349,9 +354,11 @@ template <class Config, template <int> class TileClass, class Variant>
 LOOM_DEVICE void attention_wgmma(const MappedAttentionArgs& args) {
   using Class = TileClass<0>;
   using Ring = MappedRing<Config, Class>;
-  static_assert(
-      Config::kClassCount == 1 && Config::kThreads == (Ring::kConsumers + 1) * kGroupThreads,
-      "a warpgroup for 64 rows, and one that copies");
+  using Registers = RoleRegisters<Config, Class>;
+  constexpr int kProductsEnd = (Ring::kConsumers + 1) * kGroupThreads;
+  static_assert(Config::kClassCount == 1 &&
+                    Config::kThreads == kProductsEnd + (Registers::kPasses ? kGroupThreads : 0),
+                "a warpgroup for 64 rows, one that copies, and one for row functors");
   extern __shared__ __align__(1024) unsigned char shared[];  // whole swizzle patterns
   const AttentionArgs& attention = args.attention;
   const PlanHeader& plan = *reinterpret_cast<const PlanHeader*>(attention.workspace);
@@ -361,7 +368,7 @@ LOOM_DEVICE void attention_wgmma(const MappedAttentionArgs& args) {
   if (threadIdx.x == 0) ring.init();
   __syncthreads();
   if (threadIdx.x < kGroupThreads) {
-    give_registers<RoleRegisters<Config, Class>::kCopies>();
+    give_registers<Registers::kCopies>();
     const int items = queue.end - queue.begin;
     if (warp_index() == 0)
       MappedCopies<Config, Class>{args, plan, ring, {}, {}, {}, {ring, {}}}.copy_queue(items);
@@ -371,8 +378,8 @@ LOOM_DEVICE void attention_wgmma(const MappedAttentionArgs& args) {
         GatheredCopies<Config, Class>{attention, plan, ring, {}, {}, {}, {}, {ring, {}}}.copy_queue(
             items);
     }
-  } else {
-    take_registers<RoleRegisters<Config, Class>::kProducts>();
+  } else if (!Registers::kPasses || threadIdx.x < kProductsEnd) {
+    take_registers<Registers::kProducts>();
     const Variant variant(plan, attention);
     GroupRows<Config, Class, Variant> rows{attention, plan, variant, ring,      {},
                                            {},        {},   {},      {ring, {}}};
@@ -382,6 +389,11 @@ LOOM_DEVICE void attention_wgmma(const MappedAttentionArgs& args) {
     } else {
       rows.run(queue.end - queue.begin);
     }
+  } else if constexpr (Registers::kPasses) {
+    give_registers<Registers::kRows>();
+    const Variant variant(plan, attention);
+    RowPass<Config, Class, Variant>{attention, plan, variant, ring, {}, {}, {}, {ring, {}}}.run(
+        queue.end - queue.begin);
   }
 }
 

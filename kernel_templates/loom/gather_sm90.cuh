@@ -15,12 +15,13 @@ struct GatheredCopies {
   // A warp copies one half of a tile, four rows at a time.
   static constexpr int kWarpRows = Class::kKv / 2;
   static constexpr int kRowsPerPass = 32 / kQueryLanes;
-  static constexpr int kPagesOfLane = (kWarpRows + 31) / 32;
+  static constexpr int kRowsOfLane = (kWarpRows + 31) / 32;
 
-  // The pages of a warp's rows, a row a lane: found while the tile before is copied, as no copy may
-  // wait for a dependent load (two a pass took longer than the products of a tile).
-  struct Pages {
-    int of[kPagesOfLane];
+  // A warp's rows, a row a lane: its page, or of listed blocks its key. They are found while the
+  // tile before is copied, as no copy may wait for a dependent load (two a pass took longer than
+  // the products of a tile).
+  struct FoundRows {
+    int of[kRowsOfLane];
   };
 
   const AttentionArgs& args;
@@ -29,7 +30,7 @@ struct GatheredCopies {
   typename Ring::QueryPlace queries;
   typename Ring::Place keys;
   typename Ring::Place values;
-  typename Ring::Place masks;
+  typename Ring::Place besides;
   TileQueue<Config, Class> tiles;
   u32 landing = 0;  // the barrier of the copies that are under way; 0: none
 
@@ -47,108 +48,139 @@ struct GatheredCopies {
     barrier_arrive(landing);
   }
 
+  // The key that stands at `token` of a walk over listed blocks; kNoKey where there is none: behind
+  // the walk's end, and in a request's last block behind its last key.
+  LOOM_DEVICE int key_of_block(const Kept& kept, int token) const {
+    if (token >= kept.work.item.kv_end) return kNoKey;
+    const int block = args.page_indices[kept.request.list_begin + token / Config::kBlockColumns];
+    const int key = block * Config::kBlockColumns + token % Config::kBlockColumns;
+    return key < kept.request.kv_len ? key : kNoKey;
+  }
+  LOOM_DEVICE int page_of(const Kept& kept, int token) const {
+    if (token >= kept.work.item.kv_end) return 0;  // any: nothing is copied
+    return args.page_indices[kept.request.kv_begin + token / Config::kPageSize];
+  }
+
   LOOM_DEVICE static int first_row() { return GatherCrew::thread() / 32 * kWarpRows; }
 
-  LOOM_DEVICE Pages find_pages(const Kept& kept, int position) const {
-    Pages pages;
+  LOOM_DEVICE FoundRows find_rows(const Kept& kept, int position) const {
+    FoundRows rows = {};
 #pragma unroll
-    for (int i = 0; i < kPagesOfLane; ++i) {
+    for (int i = 0; i < kRowsOfLane; ++i) {
       const int row = 32 * i + lane_index();
       const int token = position + first_row() + row;
-      const bool exists = row < kWarpRows && token >= 0 && token < kept.work.item.kv_end;
-      pages.of[i] =
-          exists ? args.page_indices[kept.request.kv_begin + token / Config::kPageSize] : 0;
+      if (row >= kWarpRows || token < 0) continue;
+      if constexpr (Config::kBsr) {
+        rows.of[i] = key_of_block(kept, token);
+      } else {
+        rows.of[i] = page_of(kept, token);
+      }
     }
-    return pages;
+    return rows;
   }
 
   // Rows behind the last key become zeros.
   template <class Tile>
-  LOOM_DEVICE void copy_rows(const Tile& tile, const Kept& kept, const Pages& pages,
+  LOOM_DEVICE void copy_rows(const Tile& tile, const Kept& kept, const FoundRows& rows,
                              const void* cache, i64 page_stride, i64 token_stride, i64 head_stride,
                              int position) const {
     const u16* head = static_cast<const u16*>(cache) + kept.work.kv_head() * head_stride;
     const int end = kept.work.item.kv_end;
     const int lane_row = lane_index() / kQueryLanes;
 #pragma unroll
-    for (int i = 0; i < kPagesOfLane; ++i) {
-      constexpr int kLast = kWarpRows - 32 * (kPagesOfLane - 1);
+    for (int i = 0; i < kRowsOfLane; ++i) {
+      constexpr int kLast = kWarpRows - 32 * (kRowsOfLane - 1);
 #pragma unroll 4
-      for (int pass = 0; pass < (i + 1 < kPagesOfLane ? 32 : kLast); pass += kRowsPerPass) {
-        const i64 page = __shfl_sync(~0u, pages.of[i], pass + lane_row);
+      for (int pass = 0; pass < (i + 1 < kRowsOfLane ? 32 : kLast); pass += kRowsPerPass) {
+        const int found = __shfl_sync(~0u, rows.of[i], pass + lane_row);
         const int row = first_row() + 32 * i + pass + lane_row;
         const int token = position + row;
-        const bool exists = token < end;
-        const i64 offset = page * page_stride + token % Config::kPageSize * token_stride;
+        bool exists = token < end;
+        i64 offset = 0;
+        if constexpr (Config::kBsr) {
+          exists = found != kNoKey;
+          offset = (static_cast<i64>(kept.request.kv_begin) + found) * token_stride;
+        } else {
+          offset = found * page_stride + token % Config::kPageSize * token_stride;
+        }
         copy_row<kQueryLanes>(tile, row, lane_index() % kQueryLanes, exists ? head + offset : head,
                               exists);
       }
     }
   }
 
-  LOOM_DEVICE void copy_keys(const Kept& kept, const Pages& pages, int position) {
+  LOOM_DEVICE void copy_keys(const Kept& kept, const FoundRows& rows, int position) {
     barrier_wait(ring.keys_free(keys.stage()), keys.parity() ^ 1);
-    copy_rows(ring.keys(keys.stage()), kept, pages, args.k, args.k_page_stride, args.k_token_stride,
+    copy_rows(ring.keys(keys.stage()), kept, rows, args.k, args.k_page_stride, args.k_token_stride,
               args.k_head_stride, position);
-    commit(ring.keys_full(keys.stage()));
+    commit(ring.keys_landed(keys.stage()));
     keys.advance();
   }
-  LOOM_DEVICE void copy_values(const Kept& kept, const Pages& pages, int position) {
+  LOOM_DEVICE void copy_values(const Kept& kept, const FoundRows& rows, int position) {
     barrier_wait(ring.values_free(values.stage()), values.parity() ^ 1);
-    copy_rows(ring.values(values.stage()), kept, pages, args.v, args.v_page_stride,
+    copy_rows(ring.values(values.stage()), kept, rows, args.v, args.v_page_stride,
               args.v_token_stride, args.v_head_stride, position);
-    commit(ring.values_full(values.stage()));
+    commit(ring.values_landed(values.stage()));
     values.advance();
   }
   LOOM_DEVICE void gather_queries(const Kept& kept) {
     barrier_wait(ring.queries_free(queries.stage()), queries.parity() ^ 1);
     copy_queries<Config, GatherCrew>(ring.queries(queries.stage()), args, kept.request, kept.work);
-    commit(ring.queries_full(queries.stage()));
+    commit(ring.queries_landed(queries.stage()));
     queries.advance();
   }
 
-  LOOM_DEVICE void copy_mask_bits(const Kept& kept, int position) {
-    barrier_wait(ring.mask_free(masks.stage()), masks.parity() ^ 1);
-    copy_mask<Config, Class>(ring.mask(masks.stage()), args, kept.request, kept.work, position,
-                             GatherCrew::thread(), GatherCrew::kThreads);
-    commit(ring.mask_full(masks.stage()));
-    masks.advance();
+  LOOM_DEVICE void copy_beside(const Kept& kept, const FoundRows& rows, int position) {
+    barrier_wait(ring.beside_free(besides.stage()), besides.parity() ^ 1);
+    int* beside = ring.beside(besides.stage());
+    if constexpr (Config::kBsr) {
+#pragma unroll
+      for (int i = 0; i < kRowsOfLane; ++i) {
+        const int row = 32 * i + lane_index();
+        if (row < kWarpRows) beside[first_row() + row] = rows.of[i];
+      }
+    } else {
+      copy_mask<Config, Class>(reinterpret_cast<u32*>(beside), args, kept.request, kept.work,
+                               position, GatherCrew::thread(), GatherCrew::kThreads);
+    }
+    commit(ring.beside_full(besides.stage()));
+    besides.advance();
   }
 
-  LOOM_DEVICE void begin_tile(const Kept& kept, const Pages& pages, int position) {
-    if constexpr (!kMapsKeys<Config, Class>) copy_keys(kept, pages, position);
-    if constexpr (Ring::Mask::kUsed) copy_mask_bits(kept, position);
+  LOOM_DEVICE void begin_tile(const Kept& kept, const FoundRows& rows, int position) {
+    if constexpr (!kMapsKeys<Config, Class>) copy_keys(kept, rows, position);
+    if constexpr (Ring::kHasBeside) copy_beside(kept, rows, position);
   }
-  LOOM_DEVICE void end_tile(const Kept& kept, const Pages& pages, int position) {
-    if constexpr (!kMapsKeys<Config, Class>) copy_values(kept, pages, position);
+  LOOM_DEVICE void end_tile(const Kept& kept, const FoundRows& rows, int position) {
+    if constexpr (!kMapsKeys<Config, Class>) copy_values(kept, rows, position);
   }
   // Of a tile that the walk will come to next, unless tiles are skipped.
-  LOOM_DEVICE Pages pages_ahead(const Kept& kept, int position) const {
+  LOOM_DEVICE FoundRows rows_ahead(const Kept& kept, int position) const {
     if constexpr (kMapsKeys<Config, Class> || kSkipsTiles<Config>) return {};
-    return find_pages(kept, position);
+    return find_rows(kept, position);
   }
 
   // In the order in which they are multiplied, as in MappedCopies.
   LOOM_DEVICE void copy_tiles(const Kept& kept) {
     TileWalk<Config, Class> walk(kv_bounds<Config, Class>(plan, kept.request, kept.work), tiles);
     int before = walk.position;
-    Pages pages = {};
-    if constexpr (!kMapsKeys<Config, Class>) pages = find_pages(kept, before);
-    Pages ahead = pages_ahead(kept, before - Class::kKv);
-    begin_tile(kept, pages, before);
+    FoundRows rows = {};
+    if constexpr (!kMapsKeys<Config, Class>) rows = find_rows(kept, before);
+    FoundRows ahead = rows_ahead(kept, before - Class::kKv);
+    begin_tile(kept, rows, before);
     if constexpr (!kMapsQueries<Config, Class>) gather_queries(kept);
 #pragma unroll 1
     for (walk.advance(tiles); walk.left > 0; walk.advance(tiles)) {
       if constexpr (!kMapsKeys<Config, Class> && kSkipsTiles<Config>)
-        ahead = find_pages(kept, walk.position);
-      const Pages now = ahead;
-      ahead = pages_ahead(kept, walk.position - Class::kKv);
+        ahead = find_rows(kept, walk.position);
+      const FoundRows now = ahead;
+      ahead = rows_ahead(kept, walk.position - Class::kKv);
       begin_tile(kept, now, walk.position);
-      end_tile(kept, pages, before);
-      pages = now;
+      end_tile(kept, rows, before);
+      rows = now;
       before = walk.position;
     }
-    end_tile(kept, pages, before);
+    end_tile(kept, rows, before);
   }
 
   LOOM_DEVICE void copy_queue(int items) {

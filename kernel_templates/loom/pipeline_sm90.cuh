@@ -44,34 +44,34 @@ struct MappedCopies {
   }
 
   template <class Tile>
-  LOOM_DEVICE void copy(const Tile& tile, const MapBytes& map, u32 full, const Box& box,
+  LOOM_DEVICE void copy(const Tile& tile, const MapBytes& map, u32 landed, const Box& box,
                         int kv_head) const {
     const int lane = lane_index();
-    if (lane == 0) barrier_expect(full, Tile::kBytes);
+    if (lane == 0) barrier_expect(landed, Tile::kBytes);
     if (lane >= kBoxes) return;
 #pragma unroll
     for (int slab = 0; slab < Tile::kSlabs; ++slab) {
-      copy_tile(tile.base + slab * Tile::kSlabBytes + lane * kBoxRows * 128, &map, full, 64 * slab,
-                box.row, kv_head, box.page);
+      copy_tile(tile.base + slab * Tile::kSlabBytes + lane * kBoxRows * 128, &map, landed,
+                64 * slab, box.row, kv_head, box.page);
     }
   }
 
   LOOM_DEVICE void copy_keys(const Kept& kept, const Box& box) {
     barrier_wait(ring.keys_free(keys.stage()), keys.parity() ^ 1);
-    copy(ring.keys(keys.stage()), args.k, ring.keys_full(keys.stage()), box, kept.work.kv_head());
+    copy(ring.keys(keys.stage()), args.k, ring.keys_landed(keys.stage()), box, kept.work.kv_head());
     keys.advance();
   }
 
   // `rows`: of the tile that hold keys of the walk.
   LOOM_DEVICE void copy_values(const Kept& kept, const Box& box, int rows) {
     barrier_wait(ring.values_free(values.stage()), values.parity() ^ 1);
-    const u32 full = ring.values_full(values.stage());
+    const u32 landed = ring.values_landed(values.stage());
     const bool whole = rows >= Class::kKv;
-    copy(ring.values(values.stage()), args.v, whole ? full : ring.tail_landed(), box,
+    copy(ring.values(values.stage()), args.v, whole ? landed : ring.tail_landed(), box,
          kept.work.kv_head());
     if (!whole) {
       clear_tail(rows);
-      if (lane_index() == 0) barrier_arrive(full);
+      if (lane_index() == 0) barrier_arrive(landed);
     }
     values.advance();
   }
@@ -97,14 +97,14 @@ struct MappedCopies {
     using QTile = typename Ring::QTile;
     barrier_wait(ring.queries_free(queries.stage()), queries.parity() ^ 1);
     const QTile tile = ring.queries(queries.stage());
-    const u32 full = ring.queries_full(queries.stage());
+    const u32 landed = ring.queries_landed(queries.stage());
     queries.advance();
     if (lane_index() != 0) return;
-    barrier_expect(full, QTile::kBytes);
+    barrier_expect(landed, QTile::kBytes);
     const int token = kept.request.qo_begin + kept.work.item.q_row / Config::kGroupSize;
 #pragma unroll
     for (int slab = 0; slab < QTile::kSlabs; ++slab)
-      copy_tile(tile.base + slab * QTile::kSlabBytes, &args.q, full, 64 * slab, 0,
+      copy_tile(tile.base + slab * QTile::kSlabBytes, &args.q, landed, 64 * slab, 0,
                 kept.work.kv_head(), token);
   }
 

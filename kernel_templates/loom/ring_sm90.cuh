@@ -22,9 +22,10 @@ constexpr bool kMapsQueries = Class::kQ % Config::kGroupSize == 0;
 // follow each other, of one page, or of whole pages.
 template <class Config, class Class>
 constexpr bool kMapsKeys =
-    !Config::kPaged || (Config::kPageSize % 8 == 0 && (Class::kKv % Config::kPageSize == 0
-                                                           ? Class::kKv / Config::kPageSize <= 32
-                                                           : Config::kPageSize % Class::kKv == 0));
+    !Config::kBsr && (!Config::kPaged ||
+                      (Config::kPageSize % 8 == 0 && (Class::kKv % Config::kPageSize == 0
+                                                          ? Class::kKv / Config::kPageSize <= 32
+                                                          : Config::kPageSize % Class::kKv == 0)));
 
 // The warps that gather what is not mapped: the last two of the copying warpgroup.
 struct GatherCrew {
@@ -57,22 +58,29 @@ struct MappedRing {
   using KTile = SlabTile<Class::kKv, Config::kHeadDimQk>;
   using VTile = SlabTile<Class::kKv, Config::kHeadDimVo>;
   using Mask = MaskTile<Config, Class>;
+  // Beside a stage of keys: of listed blocks the position of each, else the bits of a custom mask.
+  static constexpr bool kHasBeside = Config::kBsr || Mask::kUsed;
+  static constexpr int kBesideBytes = Config::kBsr ? Class::kKv * 4 : Mask::kBytes;
   using Place = RingPlace<Class::kStages>;
   static constexpr int kConsumers = Class::kQ / 64;  // warpgroups
   static constexpr int kStages = Class::kStages;
-  static constexpr int kBarrierBytes = 8 * (6 * kStages + 6 + 2 * kKeptSlots + 2 * kTileSlots);
+  static constexpr int kBarrierBytes = 8 * (8 * kStages + 8 + 2 * kKeptSlots + 2 * kTileSlots);
   static constexpr int kScratchBytes = 16;
-  static constexpr int kOtherBytes = kStages * (KTile::kBytes + VTile::kBytes + Mask::kBytes) +
+  static constexpr int kOtherBytes = kStages * (KTile::kBytes + VTile::kBytes + kBesideBytes) +
                                      kBarrierBytes + kKeptSlots * int{sizeof(Kept)} +
                                      kTileSlots * int{sizeof(NextTile)} + kScratchBytes;
   // Whether the crew walks an item's tiles, or copies anything at all.
-  static constexpr bool kGathersTiles = !kMapsKeys<Config, Class> || Mask::kUsed;
+  static constexpr bool kGathersTiles = !kMapsKeys<Config, Class> || kHasBeside;
   static constexpr bool kGathers = kGathersTiles || !kMapsQueries<Config, Class>;
   // Warps that read what is kept of an item, and those that walk its tiles.
+  static constexpr int kGatherWarps = GatherCrew::kThreads / 32;
+  static constexpr int kPassWarps = kHasRowFunctors<Config> ? kGroupThreads / 32 : 0;
+  static constexpr bool kPassesTiles = Config::kHasKeyTransform || Config::kHasValueTransform;
   static constexpr int kKeptReaders =
-      1 + 4 * kConsumers + (kGathers ? GatherCrew::kThreads / 32 : 0);
+      1 + 4 * kConsumers + (kGathers ? kGatherWarps : 0) + kPassWarps;
   static constexpr int kTileReaders = (kMapsKeys<Config, Class> ? 1 : 0) + 4 * kConsumers +
-                                      (kGathersTiles ? GatherCrew::kThreads / 32 : 0);
+                                      (kGathersTiles ? kGatherWarps : 0) +
+                                      (kPassesTiles ? kPassWarps : 0);
   // Who arrives when a tile has landed.
   static constexpr int kKeyCopiers = kMapsKeys<Config, Class> ? 1 : GatherCrew::kThreads;
   static constexpr int kQueryCopiers = kMapsQueries<Config, Class> ? 1 : GatherCrew::kThreads;
@@ -80,8 +88,8 @@ struct MappedRing {
   static constexpr int kQueryTiles = (Config::kSharedBytes - kOtherBytes) / QTile::kBytes;
   static constexpr int kKeys = kQueryTiles * QTile::kBytes;
   static constexpr int kValues = kKeys + kStages * KTile::kBytes;
-  static constexpr int kMasks = kValues + kStages * VTile::kBytes;
-  static constexpr int kBarriers = kMasks + kStages * Mask::kBytes;
+  static constexpr int kBeside = kValues + kStages * VTile::kBytes;
+  static constexpr int kBarriers = kBeside + kStages * kBesideBytes;
   static constexpr int kKept = kBarriers + kBarrierBytes;
   static constexpr int kTiles = kKept + kKeptSlots * int{sizeof(Kept)};
   static constexpr int kScratch = kTiles + kTileSlots * int{sizeof(NextTile)};
@@ -98,27 +106,37 @@ struct MappedRing {
   LOOM_DEVICE QTile queries(int stage) const { return {at(stage * QTile::kBytes)}; }
   LOOM_DEVICE KTile keys(int stage) const { return {at(kKeys + stage * KTile::kBytes)}; }
   LOOM_DEVICE VTile values(int stage) const { return {at(kValues + stage * VTile::kBytes)}; }
-  LOOM_DEVICE u32* mask(int stage) const {
-    return reinterpret_cast<u32*>(shared + kMasks + stage * Mask::kBytes);
+  LOOM_DEVICE int* beside(int stage) const {
+    return reinterpret_cast<int*>(shared + kBeside + stage * kBesideBytes);
   }
-  // Full: the copies have landed. Free: nothing reads the stage any more.
+  // Landed: the copies have. Full: what a row functor makes of them may be read. Free: nothing
+  // reads the stage any more.
   LOOM_DEVICE u32 barrier(int number) const { return at(kBarriers + 8 * number); }
   LOOM_DEVICE u32 keys_full(int stage) const { return barrier(stage); }
   LOOM_DEVICE u32 keys_free(int stage) const { return barrier(kStages + stage); }
   LOOM_DEVICE u32 values_full(int stage) const { return barrier(2 * kStages + stage); }
   LOOM_DEVICE u32 values_free(int stage) const { return barrier(3 * kStages + stage); }
-  LOOM_DEVICE u32 mask_full(int stage) const { return barrier(4 * kStages + stage); }
-  LOOM_DEVICE u32 mask_free(int stage) const { return barrier(5 * kStages + stage); }
-  static constexpr int kFixed = 6 * kStages;  // number of the first of the others
+  LOOM_DEVICE u32 beside_full(int stage) const { return barrier(4 * kStages + stage); }
+  LOOM_DEVICE u32 beside_free(int stage) const { return barrier(5 * kStages + stage); }
+  LOOM_DEVICE u32 keys_landed(int stage) const {
+    return Config::kHasKeyTransform ? barrier(6 * kStages + stage) : keys_full(stage);
+  }
+  LOOM_DEVICE u32 values_landed(int stage) const {
+    return Config::kHasValueTransform ? barrier(7 * kStages + stage) : values_full(stage);
+  }
+  static constexpr int kFixed = 8 * kStages;  // number of the first of the others
   LOOM_DEVICE u32 queries_full(int stage) const { return barrier(kFixed + stage); }
   LOOM_DEVICE u32 queries_free(int stage) const { return barrier(kFixed + 2 + stage); }
+  LOOM_DEVICE u32 queries_landed(int stage) const {
+    return Config::kHasQueryTransform ? barrier(kFixed + 4 + stage) : queries_full(stage);
+  }
   // Values that have landed and still want their rows behind the last key cleared.
-  LOOM_DEVICE u32 tail_landed() const { return barrier(kFixed + 4); }
-  LOOM_DEVICE u32 kept_full(int slot) const { return barrier(kFixed + 6 + slot); }
-  LOOM_DEVICE u32 kept_free(int slot) const { return barrier(kFixed + 6 + kKeptSlots + slot); }
-  LOOM_DEVICE u32 tile_full(int slot) const { return barrier(kFixed + 6 + 2 * kKeptSlots + slot); }
+  LOOM_DEVICE u32 tail_landed() const { return barrier(kFixed + 6); }
+  LOOM_DEVICE u32 kept_full(int slot) const { return barrier(kFixed + 8 + slot); }
+  LOOM_DEVICE u32 kept_free(int slot) const { return barrier(kFixed + 8 + kKeptSlots + slot); }
+  LOOM_DEVICE u32 tile_full(int slot) const { return barrier(kFixed + 8 + 2 * kKeptSlots + slot); }
   LOOM_DEVICE u32 tile_free(int slot) const {
-    return barrier(kFixed + 6 + 2 * kKeptSlots + kTileSlots + slot);
+    return barrier(kFixed + 8 + 2 * kKeptSlots + kTileSlots + slot);
   }
   LOOM_DEVICE Kept& kept(int slot) const { return reinterpret_cast<Kept*>(shared + kKept)[slot]; }
   LOOM_DEVICE NextTile& tile(int slot) const {
@@ -130,16 +148,20 @@ struct MappedRing {
   LOOM_DEVICE void init() const {
 #pragma unroll
     for (int stage = 0; stage < kStages; ++stage) {
-      barrier_init(keys_full(stage), kKeyCopiers);
+      // Where no functor stands between, landed and full are one.
+      if constexpr (Config::kHasKeyTransform) barrier_init(keys_full(stage), kPassWarps);
+      if constexpr (Config::kHasValueTransform) barrier_init(values_full(stage), kPassWarps);
+      barrier_init(keys_landed(stage), kKeyCopiers);
       barrier_init(keys_free(stage), kConsumers);
-      barrier_init(values_full(stage), kKeyCopiers);
+      barrier_init(values_landed(stage), kKeyCopiers);
       barrier_init(values_free(stage), kConsumers);
-      barrier_init(mask_full(stage), GatherCrew::kThreads);
-      barrier_init(mask_free(stage), 4 * kConsumers);  // warps
+      barrier_init(beside_full(stage), GatherCrew::kThreads);
+      barrier_init(beside_free(stage), 4 * kConsumers);  // warps
     }
 #pragma unroll
     for (int stage = 0; stage < kQueryTiles; ++stage) {
-      barrier_init(queries_full(stage), kQueryCopiers);
+      if constexpr (Config::kHasQueryTransform) barrier_init(queries_full(stage), kPassWarps);
+      barrier_init(queries_landed(stage), kQueryCopiers);
       barrier_init(queries_free(stage), kConsumers);
     }
 #pragma unroll

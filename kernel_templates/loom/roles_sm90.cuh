@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who does what in a CTA of attention_wgmma, with how many registers: the first warpgroup copies,
-// the others multiply.
+// the others multiply, but for a last one that runs row functors where there are any.
 #pragma once
 
 #include "loom/ring_sm90.cuh"
@@ -8,21 +8,36 @@
 namespace loom {
 
 // Registers a thread: copying takes few, more where rows or bits are gathered or tiles asked about,
-// and products have what it leaves.
+// and products have what the others leave.
 template <class Config, class Class>
 struct RoleRegisters {
   static constexpr int kConsumers = Class::kQ / 64;
-  static constexpr int kOfCta = kConsumers == 2 ? 504 : 512;  // 168 * 3 or 128 * 4, at its launch
+  static constexpr bool kPasses = kHasRowFunctors<Config>;
+  static constexpr int kOfCta = Config::kThreads == 384 ? 504 : 512;  // 168 * 3 or 128 * 4
   static constexpr bool kBusy = MappedRing<Config, Class>::kGathersTiles || kSkipsTiles<Config>;
-  static constexpr int kCopies = kBusy ? 56 : kConsumers == 2 ? 40 : 32;
-  static constexpr int kProducts = (kOfCta - kCopies) / kConsumers / 8 * 8;
+  static constexpr bool kGathersAll = !kMapsKeys<Config, Class> && Config::kCustomMask;
+  static constexpr int kCopies = kBusy && (!kPasses || kGathersAll) ? 56
+                                 : kBusy || Config::kThreads == 384 ? 40
+                                                                    : 32;
+  static constexpr int kRows = kPasses ? 80 : 0;
+  static constexpr int kProducts = (kOfCta - kCopies - kRows) / kConsumers / 8 * 8;
+};
+
+// The warpgroup of row functors.
+template <class Config>
+struct PassCrew {
+  static constexpr int kThreads = kGroupThreads;
+  static constexpr int kFirst = Config::kThreads - kThreads;
+  LOOM_DEVICE static int thread_now() { return thread_index_now() - kFirst; }
+  LOOM_DEVICE static int warp() { return warp_index() - kFirst / 32; }
 };
 
 // The warpgroups that multiply, as the crew that finishes an item, and their turns. Named barrier 0
 // is that of the whole CTA.
 template <class Config>
 struct Consumers {
-  static constexpr int kThreads = Config::kThreads - kGroupThreads;
+  static constexpr int kThreads =
+      Config::kThreads - (kHasRowFunctors<Config> ? 2 : 1) * kGroupThreads;
   static constexpr int kGroups = kThreads / kGroupThreads;
   static constexpr int kSyncBarrier = 1;
   static constexpr int kTurnBarrier = 2;  // and on, one a group

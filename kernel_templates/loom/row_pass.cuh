@@ -14,13 +14,13 @@ namespace loom {
 template <class Tile>
 using RowOf = Row<Tile::kChunks * 8>;
 
-// The rows of a tile that one warp takes, every kWarps-th, in batches. Word w of a row is the pair
-// of elements that lane w % 32 holds in its slot w / 32.
-template <class Config, class Tile>
+// The rows of a tile that one warp of the crew takes, every kWarps-th, in batches. Word w of a row
+// is the pair of elements that lane w % 32 holds in its slot w / 32.
+template <class Config, class Crew, class Tile>
 struct WarpRows {
   using Element = typename Config::Element;
   using TileRow = RowOf<Tile>;
-  static constexpr int kWarps = Config::kThreads / 32;
+  static constexpr int kWarps = Crew::kThreads / 32;
   static constexpr int kSlots = TileRow::kSlots;
   static constexpr int kRows = (Tile::kRows + kWarps - 1) / kWarps;
   // 32 floats a lane, or half of it where three CTAs share the registers.
@@ -39,7 +39,7 @@ struct WarpRows {
   LOOM_DEVICE WarpRows(unsigned char* shared, const Tile& tile) {
     const Tile offsets{tile.base - shared_address(shared)};
     const int thread =
-        thread_index_now();  // the epilogue's lane would be kept for it: 4 bytes spilled
+        Crew::thread_now();  // the epilogue's lane would be kept for it: 4 bytes spilled
     const int chunk = (thread & 31) >> 2;
     const int within = 4 * (thread & 3);
 #pragma unroll
@@ -77,13 +77,13 @@ struct WarpRows {
 // Calls apply(row, number) for rows [0, count) of `tile`, which lies in `shared`. `chained`: the
 // functor's pos grows with the number. `squares`: it asks for sums of squares. REQUIRES: barriers
 // before and after.
-template <class Config, bool chained, bool squares, class Tile, class Apply>
+template <class Config, class Crew, bool chained, bool squares, class Tile, class Apply>
 LOOM_DEVICE void transform_rows(unsigned char* shared, const Tile& tile, int count, Apply&& apply) {
-  using Rows = WarpRows<Config, Tile>;
+  using Rows = WarpRows<Config, Crew, Tile>;
   const Rows rows(shared, tile);
 #pragma unroll 1
   for (int k = 0; k < Rows::kRows; k += Rows::kBatch) {
-    const int first = warp_index() + Rows::kWarps * k;
+    const int first = Crew::warp() + Rows::kWarps * k;
     if (first + Rows::kWarps * (Rows::kBatch - 1) < count) {
       RowOf<Tile> batch[Rows::kBatch];
       AngleChain<2 * Rows::kSlots> chain;
@@ -112,12 +112,12 @@ LOOM_DEVICE void transform_rows(unsigned char* shared, const Tile& tile, int cou
 }
 
 // The query rows of an item that exist.
-template <class Config, class Tile, class Variant>
+template <class Config, class Crew, class Tile, class Variant>
 LOOM_DEVICE void transform_queries(unsigned char* shared, const Tile& queries,
                                    const Variant& variant, const AttentionArgs& args,
                                    const RequestRow& request, const Work& work) {
   const int count = min(Tile::kRows, request.q_end * Config::kGroupSize - work.item.q_row);
-  transform_rows<Config, false, Config::kQuerySquares>(
+  transform_rows<Config, Crew, false, Config::kQuerySquares>(
       shared, queries, count, [&](RowOf<Tile>& row, int number) {
         const int packed = work.item.q_row + number;
         const int token = packed / Config::kGroupSize;
@@ -131,6 +131,41 @@ LOOM_DEVICE void transform_queries(unsigned char* shared, const Tile& queries,
       });
 }
 
+// Whose the rows of a tile of keys or values are.
+template <class Config>
+struct KeyRows {
+  const KvColumns<Config>& columns;
+  const Work& work;
+
+  LOOM_DEVICE RowArgs args(int number) const {
+    const RequestRow& request = columns.request;
+    return {request.batch, columns.position(number), work.kv_head(), request.qo_len,
+            request.kv_len};
+  }
+  // A list's last block may end behind the keys, wherever in the list it stands.
+  LOOM_DEVICE bool exists(int number) const {
+    return !Config::kBsr || columns.position(number) < columns.request.kv_len;
+  }
+};
+
+// The first `count` rows of a tile.
+template <class Config, class Crew, class Tile, class Variant>
+LOOM_DEVICE void transform_keys(unsigned char* shared, const Tile& keys, const Variant& variant,
+                                const KeyRows<Config>& rows, int count) {
+  transform_rows<Config, Crew, true, Config::kKeySquares>(
+      shared, keys, count, [&](RowOf<Tile>& row, int number) {
+        if (rows.exists(number)) variant.key_transform(row, rows.args(number));
+      });
+}
+template <class Config, class Crew, class Tile, class Variant>
+LOOM_DEVICE void transform_values(unsigned char* shared, const Tile& values, const Variant& variant,
+                                  const KeyRows<Config>& rows, int count) {
+  transform_rows<Config, Crew, true, Config::kValueSquares>(
+      shared, values, count, [&](RowOf<Tile>& row, int number) {
+        if (rows.exists(number)) variant.value_transform(row, rows.args(number));
+      });
+}
+
 // All row functors at one KV tile from `position`; queries with the first. Ends in a barrier.
 template <class Config, class QTile, class KTile, class VTile, class Variant>
 LOOM_DEVICE void transform_tiles(unsigned char* shared, const QTile& queries, const KTile& keys,
@@ -138,34 +173,19 @@ LOOM_DEVICE void transform_tiles(unsigned char* shared, const QTile& queries, co
                                  const RequestRow& request, const Work& work,
                                  const KvBounds& bounds, const KvColumns<Config>& columns,
                                  int position) {
+  using Crew = WholeCta<Config>;
   if constexpr (Config::kHasQueryTransform) {
     // From memory where it can be: a register for it through the KV loop made 128 x 64 spill.
     constexpr bool kMoves = Config::kWindow || Config::kHasTileMask || kSkipsBlocks<Config>;
     if (position == (kMoves ? bounds.begin : work.item.kv_begin))
-      transform_queries<Config>(shared, queries, variant, columns.args, request, work);
+      transform_queries<Config, Crew>(shared, queries, variant, columns.args, request, work);
   }
-  const auto args = [&](int number) {
-    return RowArgs{request.batch, columns.position(number), work.kv_head(), request.qo_len,
-                   request.kv_len};
-  };
-  // A list's last block may end behind the keys, wherever in the list it stands.
-  const auto exists = [&](int number) {
-    return !Config::kBsr || columns.position(number) < request.kv_len;
-  };
+  const KeyRows<Config> rows{columns, work};
   const int count = min(KTile::kRows, bounds.end - position);
-  if constexpr (Config::kHasKeyTransform) {
-    transform_rows<Config, true, Config::kKeySquares>(shared, keys, count,
-                                                      [&](RowOf<KTile>& row, int number) {
-                                                        if (exists(number))
-                                                          variant.key_transform(row, args(number));
-                                                      });
-  }
-  if constexpr (Config::kHasValueTransform) {
-    transform_rows<Config, true, Config::kValueSquares>(
-        shared, values, count, [&](RowOf<VTile>& row, int number) {
-          if (exists(number)) variant.value_transform(row, args(number));
-        });
-  }
+  if constexpr (Config::kHasKeyTransform)
+    transform_keys<Config, Crew>(shared, keys, variant, rows, count);
+  if constexpr (Config::kHasValueTransform)
+    transform_values<Config, Crew>(shared, values, variant, rows, count);
   __syncthreads();
 }
 

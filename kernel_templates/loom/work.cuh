@@ -2,7 +2,7 @@
 // An item of the queue as one CTA has it: its gang's, with this CTA's lane added.
 #pragma once
 
-#include "loom/types.cuh"
+#include "loom/ops.cuh"
 
 namespace loom {
 
@@ -32,6 +32,7 @@ template <class Config>
 struct WholeCta {
   static constexpr int kThreads = Config::kThreads;
   LOOM_DEVICE static int thread() { return static_cast<int>(threadIdx.x); }
+  LOOM_DEVICE static int thread_now() { return thread_index_now(); }
   LOOM_DEVICE static int warp() { return static_cast<int>(threadIdx.x >> 5); }
   LOOM_DEVICE static void sync() { __syncthreads(); }
 };

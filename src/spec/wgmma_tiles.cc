@@ -7,7 +7,6 @@
 #include <string>
 
 #include "spec/tile_parts.h"
-#include "spec/variant_rules.h"
 
 namespace attnloom {
 namespace {
@@ -25,8 +24,8 @@ constexpr int kTileSlots = 4;     // tiles likewise
 constexpr int kNextTileBytes = 8;
 constexpr int kScratchBytes = 16;
 constexpr int kBarrierBytes = 8;
-constexpr int kStageBarriers = 6;
-constexpr int kOtherBarriers = 6 + 2 * kKeptSlots + 2 * kTileSlots;
+constexpr int kStageBarriers = 8;
+constexpr int kOtherBarriers = 8 + 2 * kKeptSlots + 2 * kTileSlots;
 
 Status refuse(std::string what, std::string remedy) {
   return make_error(Code::kSpecUnsupported, "$.tile.family",
@@ -52,15 +51,24 @@ Status check_head_dims(const HeadDim& dims, int q) {
                 "allowed: qk 64, 96, 128, 192 or 256, vo 64, 96, 128 or 256");
 }
 
-Status check_variant_fits(const Variant& variant) {
-  for (const FunctorField& field : functor_fields()) {
-    const bool done = field.json == "prelude" || field.json == "logits_transform" ||
-                      field.json == "logits_mask" || field.json == "tile_mask" ||
-                      field.json == "output_transform";
-    if (!done && !(variant.*field.text).empty())
-      return refuse("variant." + std::string(field.json), "use \"auto\"");
-  }
-  return ok_status();
+bool has_row_functors(const Variant& variant) {
+  return !variant.query_transform.empty() || !variant.key_transform.empty() ||
+         !variant.value_transform.empty();
+}
+
+// Row functors are run by a warpgroup of their own; beside it a thread has 128 registers at its
+// launch, and ptxas wants 158 for a product of 256 columns (C7602) and serialises two of 128
+// (C7512).
+Status check_row_functors(const Spec& spec, int q) {
+  if (!has_row_functors(spec.variant)) return ok_status();
+  if (spec.head_dim.vo >= kWideValues)
+    return refuse("row functors at head_dim.vo " + std::to_string(spec.head_dim.vo),
+                  "use \"auto\"");
+  if (q <= kWideValuesTile) return ok_status();
+  return make_error(Code::kResourceLimit, "$.tile.q",
+                    "query tile " + std::to_string(q) + " of " + kWgmmaFamily +
+                        " leaves no registers for row functors",
+                    "use query tile " + std::to_string(kWideValuesTile));
 }
 
 Status check_fits(const Spec& spec, int q) {
@@ -73,8 +81,12 @@ Status check_fits(const Spec& spec, int q) {
   if (bytes_of(spec.dtype.kv) != 2)
     return refuse("dtype.kv " + std::string(json_name(spec.dtype.kv)), "use \"auto\"");
   ATTNLOOM_CHECK(check_head_dims(spec.head_dim, q));
-  ATTNLOOM_CHECK(check_variant_fits(spec.variant));
-  if (spec.layout.kv == KvLayout::kBsr) return refuse("layout \"bsr\"", "use \"auto\"");
+  ATTNLOOM_CHECK(check_row_functors(spec, q));
+  if (spec.layout.kv != KvLayout::kBsr) return ok_status();
+  if (has_row_functors(spec.variant))
+    return refuse("row functors with layout \"bsr\"", "use \"auto\"");
+  if (!spec.variant.tile_mask.empty())
+    return refuse("variant.tile_mask with layout \"bsr\"", "use \"auto\"");
   return ok_status();
 }
 
@@ -121,12 +133,16 @@ Result<KernelChoice> wgmma_kernel(const Spec& spec, int q, int kv) {
   int shared = bytes_with(spec, tile, 2);
   if (shared > most) shared = bytes_with(spec, tile, 1);
   if (shared > most) return too_much_shared_memory(spec, tile, shared);
-  return KernelChoice{kWgmmaFamily, {tile}, (q / kGroupRows + 1) * kGroupThreads, shared, 1};
+  const int groups = q / kGroupRows + 1 + (has_row_functors(spec.variant) ? 1 : 0);
+  return KernelChoice{kWgmmaFamily, {tile}, groups * kGroupThreads, shared, 1};
 }
 
 std::optional<KernelChoice> best_wgmma_kernel(const Spec& spec) {
+  // Gathered in blocks of 16 keys it reached half of what boxes do, less than attention_mma.
+  if (spec.layout.kv == KvLayout::kBsr) return std::nullopt;
+  const std::span<const int> tiles = kv_tiles(spec);
   for (auto q = std::rbegin(kWgmmaQueryTiles); q != std::rend(kWgmmaQueryTiles); ++q) {
-    for (auto kv = std::rbegin(kWgmmaKvTiles); kv != std::rend(kWgmmaKvTiles); ++kv) {
+    for (auto kv = tiles.rbegin(); kv != tiles.rend(); ++kv) {
       Result<KernelChoice> kernel = wgmma_kernel(spec, *q, *kv);
       if (kernel.ok()) return *std::move(kernel);
     }

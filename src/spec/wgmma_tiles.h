@@ -20,8 +20,8 @@ inline constexpr int kWgmmaWideKvTiles[] = {64, 80};  // of values of 256 column
 // tile, does not fit the target, or the family does not do what the spec asks for.
 Result<KernelChoice> wgmma_kernel(const Spec& spec, int q, int kv);
 
-// The largest of the tiles, first by query rows; nothing where the family does not do what the spec
-// asks for, on its target or at all.
+// What automatic sets hold: the largest of the tiles, first by query rows. Nothing where the family
+// does not do what the spec asks for, on its target or at all, or another does it faster.
 std::optional<KernelChoice> best_wgmma_kernel(const Spec& spec);
 
 // The same with the next smaller KV tile; an error where there is none.

@@ -15,6 +15,7 @@ constexpr const char* kAlgorithm = "attention_wgmma.cuh";
 constexpr const char* kGather = "loom/gather_sm90.cuh";
 constexpr const char* kItems = "loom/items_sm90.cuh";
 constexpr const char* kRing = "loom/ring_sm90.cuh";
+constexpr const char* kRows = "loom/rows_sm90.cuh";
 
 // Rows of bits that begin at any bit, tails in every tile, requests without keys or queries.
 const Shape kMixed = {{60, 0, 5, 131}, {300, 40, 0, 411}};
@@ -53,6 +54,27 @@ Json tiles_case(Kernel kernel, const Shape& shape, const std::string& tiles = kT
 
 const Shape kLong = {{60, 0, 5, 131}, {700, 40, 0, 611}};
 const Kernel kSmall = {.qk = 64, .vo = 64, .kv_tile = 64};
+
+// A shipped variant as it is, or one whose rows show where each of them stands.
+Json rows_case(Kernel kernel, const Shape& shape, const char* name) {
+  kernel.variant = shipped_variant(name);
+  return wgmma_case(kernel, shape,
+                    params_for(kernel.variant, {.q_heads = shape.group * shape.kv_heads,
+                                                .dim_qk = kernel.qk,
+                                                .lengths = lengths_of(shape)}));
+}
+constexpr const char* kQueryRows = "x.scale(1.0f + 0.5f * float((a.pos + a.head) & 1));";
+constexpr const char* kKeyRows = "x.map([&](int i, float v) { return (a.pos + i) % 3 ? v : -v; });";
+constexpr const char* kValueRows =
+    "x.map([&](int i, float v) { return v + float((a.pos % 3 + i) & 1); });";
+Json own_rows_case(Kernel kernel, const Shape& shape, bool causal, const char* query,
+                   const char* key, const char* value) {
+  kernel.variant = variant("rows", causal);
+  if (query != nullptr) kernel.variant["query_transform"] = query;
+  if (key != nullptr) kernel.variant["key_transform"] = key;
+  if (value != nullptr) kernel.variant["value_transform"] = value;
+  return wgmma_case(kernel, shape);
+}
 
 Kernel small(int page) {
   Kernel kernel = kSmall;
@@ -115,15 +137,15 @@ TEST_CASE("skipped tiles are not even copied", "[tile_masks]") {
 
 const std::vector<WgmmaMutant> kMaskMutants = {
     {"bits not waited for", kAlgorithm,
-     "barrier_wait(ring.mask_full(mask_place.stage()), mask_place.parity());", ";"},
+     "barrier_wait(ring.beside_full(beside_place.stage()), beside_place.parity());", ";"},
     {"bits of a stage overwritten while they are read", kGather,
-     "barrier_wait(ring.mask_free(masks.stage()), masks.parity() ^ 1);", ";"},
-    {"bits released by one warp for all", kRing, "barrier_init(mask_free(stage), 4 * kConsumers);",
-     "barrier_init(mask_free(stage), 1);"},
+     "barrier_wait(ring.beside_free(besides.stage()), besides.parity() ^ 1);", ";"},
+    {"bits released by one warp for all", kRing,
+     "barrier_init(beside_free(stage), 4 * kConsumers);", "barrier_init(beside_free(stage), 1);"},
     {"bits of the next token", "loom/mask.cuh", "words + (token - first_token) * kWords;",
      "words + (token - first_token + 1) * kWords;"},
     {"bits of gathered tiles not waited for", kAlgorithm,
-     "barrier_wait(ring.mask_full(mask_place.stage()), mask_place.parity());", ";", 4, 5},
+     "barrier_wait(ring.beside_full(beside_place.stage()), beside_place.parity());", ";", 4, 5},
 };
 
 TEST_CASE("every fault of custom masks in warpgroup kernels is noticed", "[mask_faults]") {
@@ -151,6 +173,107 @@ TEST_CASE("every fault of skipped tiles in warpgroup kernels is noticed", "[tile
   const Shape shape = {{70, 33, 40}, {500, 0, 450}, 4, 1};
   const CaseFile file = parse_or_fail(tiles_case(small(16), shape).dump());
   for (const WgmmaMutant& mutant : kTileMutants) check_noticed(mutant, file);
+  check_clean(file);
+}
+
+TEST_CASE("warpgroup kernels run the shipped row functors unchanged", "[rows]") {
+  for (const char* name : {"rope_neox", "rope_interleaved", "qk_norm"}) {
+    check_wgmma(rows_case({}, kMixed, name));
+    check_wgmma(rows_case(small(16), kMixed, name));
+  }
+  check_wgmma(rows_case({.qk = 96, .vo = 96, .kv_tile = 96, .dtype = "f16"}, kMixed, "rope_neox"));
+  check_wgmma(rows_case({.layout = {{"kv", "padded"}}, .qk = 192}, {{70}, {333}, 2, 1}, "qk_norm"));
+  check_wgmma(rows_case(small(5), {{60, 9}, {300, 411}, 3, 1}, "rope_interleaved"));
+  check_wgmma(rows_case(kSmall, kLong, "streaming_llm_rope"));
+}
+
+TEST_CASE("warpgroup kernels run each row functor by itself", "[rows]") {
+  check_wgmma(own_rows_case({}, kMixed, true, kQueryRows, kKeyRows, kValueRows));
+  check_wgmma(own_rows_case(small(5), kMixed, false, kQueryRows, kKeyRows, kValueRows));
+  check_wgmma(
+      own_rows_case(kSmall, {{60, 9}, {300, 411}, 3, 1}, true, kQueryRows, nullptr, nullptr));
+  check_wgmma(own_rows_case(small(16), kMixed, true, nullptr, kKeyRows, nullptr));
+  check_wgmma(own_rows_case(kSmall, kMixed, false, nullptr, nullptr, kValueRows));
+  for (const int page : {5, 16}) {
+    Json masked = own_rows_case(small(page), kMixed, true, kQueryRows, kKeyRows, kValueRows);
+    masked["spec"]["variant"]["mask"]["custom"] = true;
+    add_custom_mask(masked["workload"], masked["spec"]["variant"], lengths_of(kMixed));
+    check_wgmma(masked);
+  }
+}
+
+const std::vector<WgmmaMutant> kRowMutants = {
+    {"rewritten rows not shown to the products", kRows, "fence_async_proxy();\n    __syncwarp();",
+     "__syncwarp();"},
+    {"queries rewritten before they are there", kRows,
+     "barrier_wait(ring.queries_landed(queries.stage()), queries.parity());", ";"},
+    {"keys rewritten before they are there", kRows,
+     "barrier_wait(ring.keys_landed(keys.stage()), keys.parity());", ";"},
+    {"values rewritten before they are there", kRows,
+     "barrier_wait(ring.values_landed(values.stage()), values.parity());", ";"},
+    {"keys handed on by the first warp that is done", kRing,
+     "barrier_init(keys_full(stage), kPassWarps);", "barrier_init(keys_full(stage), 1);"},
+    {"the last key left as it was", kRows, "pass_keys(kept, before, bounds.end);",
+     "pass_keys(kept, before, bounds.end - 1);"},
+    {"values taken for those of the next tile", kRows,
+     "pass_values(kept, before, bounds.end);\n        before",
+     "pass_values(kept, walk.position, bounds.end);\n        before"},
+    {"an item overwritten while its rows are rewritten", kRing,
+     "(kGathers ? kGatherWarps : 0) + kPassWarps;", "(kGathers ? kGatherWarps : 0);"},
+};
+
+TEST_CASE("every fault of row functors in warpgroup kernels is noticed", "[row_faults]") {
+  const Shape shape = {{70, 33, 40}, {300, 205, 150}, 4, 1};
+  const CaseFile file =
+      parse_or_fail(own_rows_case(small(16), shape, true, kQueryRows, kKeyRows, kValueRows).dump());
+  for (const WgmmaMutant& mutant : kRowMutants) check_noticed(mutant, file);
+  check_clean(file);
+}
+
+// Each row of blocks lists about two of three, last first, so that positions fall along the walk.
+Json blocks_case(Kernel kernel, const Shape& shape, int rows, int columns, const Json& mask = {}) {
+  kernel.layout = {{"kv", "bsr"}, {"block", {rows, columns}}};
+  kernel.variant = {{"name", "blocks"}, {"mask", mask.is_null() ? Json::object() : mask}};
+  Json indptr = {0}, indices = Json::array();
+  for (std::size_t r = 0; r < shape.qo_len.size(); ++r) {
+    for (int row = 0; row < shape.qo_len[r]; row += rows) {
+      for (int c = (shape.kv_len[r] + columns - 1) / columns; c-- > 0;)
+        if ((row / rows + c) % 3 != 0) indices.push_back(c);
+      indptr.push_back(indices.size());
+    }
+  }
+  Json workload = {{"bsr", {{"block", {rows, columns}}, {"indptr", indptr}, {"indices", indices}}}};
+  add_custom_mask(workload, kernel.variant, lengths_of(shape));
+  return wgmma_case(kernel, shape, {}, workload);
+}
+
+TEST_CASE("warpgroup kernels walk listed blocks", "[blocks]") {
+  check_wgmma(blocks_case({}, kMixed, 32, 16));
+  check_wgmma(blocks_case(kSmall, kMixed, 16, 1, {{"causal", true}}));
+  check_wgmma(blocks_case({.dtype = "f16"}, {{60, 9}, {300, 411}, 3, 1}, 40, 5));
+  check_wgmma(blocks_case(kSmall, {{128}, {512}}, 64, 64));  // every key exists
+  check_wgmma(blocks_case(kSmall, kMixed, 64, 24, {{"causal", true}, {"window_left", 90}}));
+  check_wgmma(blocks_case(kSmall, kMixed, 7, 3, {{"custom", true}}));
+  check_wgmma(blocks_case({.qk = 64, .vo = 64, .q_tile = 192}, kMixed, 48, 32));
+  check_wgmma(blocks_case({.qk = 256, .vo = 256, .kv_tile = 64}, {{60, 9}, {300, 411}}, 32, 16));
+}
+
+const std::vector<WgmmaMutant> kBlockMutants = {
+    {"the position of the next key", kGather, "beside[first_row() + row] = rows.of[i];",
+     "beside[first_row() + row] = rows.of[i] + 1;"},
+    {"positions of a stage overwritten while they are read", kGather,
+     "barrier_wait(ring.beside_free(besides.stage()), besides.parity() ^ 1);", ";"},
+    {"keys behind the request's last", kGather, "return key < kept.request.kv_len ? key : kNoKey;",
+     "return key;"},
+    {"a row of the next block", kGather, "token / Config::kBlockColumns];",
+     "token / Config::kBlockColumns + 1];"},
+};
+
+TEST_CASE("every fault of listed blocks in warpgroup kernels is noticed", "[block_faults]") {
+  const Shape shape = {{70, 33, 40}, {300, 205, 150}, 4, 1};
+  const CaseFile file =
+      parse_or_fail(blocks_case(kSmall, shape, 32, 16, {{"causal", true}}).dump());
+  for (const WgmmaMutant& mutant : kBlockMutants) check_noticed(mutant, file);
   check_clean(file);
 }
 

@@ -187,8 +187,8 @@ TEST_CASE("tiles that cannot be are refused with the numbers") {
         "tile {\"q\": 1, \"kv\": 32} needs 132208 bytes of shared memory, sm_86 has 101376");
 }
 
-// 34 barriers of 8 bytes, four slots of 112 and of 8 bytes, and 16 bytes.
-constexpr int kWgmmaOther = 272 + 448 + 32 + 16;
+// 40 barriers of 8 bytes, four slots of 112 and of 8 bytes, and 16 bytes.
+constexpr int kWgmmaOther = 320 + 448 + 32 + 16;
 
 // 2 * 16384 * 2 bytes of queries, two stages of 128 rows of K and V, and the others; with qk 192
 // there is room for one query tile only.
@@ -224,6 +224,9 @@ TEST_CASE("a tile may name the warpgroup kernels") {
   masked.group_size = 1;
   masked.variant.mask.custom = true;
   CHECK(choice_of(masked, 128, 128).shared_bytes == 65536 + 131072 + 2 * 128 * 5 * 4 + kWgmmaOther);
+  Spec rotated = spec_of({90, 'a'}, 128, 128);
+  rotated.variant.key_transform = "x.scale(2.0f);";
+  CHECK(choice_of(rotated, 128, 128).threads == 512);
   CHECK(step_down(wide, widest)->classes == std::vector<TileClass>{{128, 64, 2}});
 }
 
@@ -248,12 +251,18 @@ TEST_CASE("what the warpgroup kernels do not do is refused") {
   Spec other = spec;
   other.dtype.kv = DType::kE4m3;
   CHECK(refusal(other) == lacks + "dtype.kv e4m3");
-  other = spec;
+  other = spec_of({90, 'a'}, 64, 64);
   other.variant.key_transform = "x.scale(2.0f);";
-  CHECK(refusal(other) == lacks + "variant.key_transform");
+  CHECK(refused(other, FixedTile{192, 64, TileFamily::kWgmma}).code == Code::kResourceLimit);
+  other.head_dim = {256, 256};
+  CHECK(refusal(other, 128, 64) == lacks + "row functors at head_dim.vo 256");
   other = spec;
   other.layout = {KvLayout::kBsr, 0, 1, 1};
-  CHECK(refusal(other) == lacks + "layout \"bsr\"");
+  other.variant.value_transform = "x.scale(2.0f);";
+  CHECK(refusal(other) == lacks + "row functors with layout \"bsr\"");
+  other.variant.value_transform.clear();
+  other.variant.tile_mask = "return loom::TileMask::kPartial;";
+  CHECK(refusal(other) == lacks + "variant.tile_mask with layout \"bsr\"");
 }
 
 // D = 256: 256 registers for O alone in a 128-row tile of four warps, 128 in one of eight.
