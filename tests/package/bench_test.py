@@ -23,7 +23,7 @@ import unittest
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 BENCH = os.path.join(ROOT, "bench")
 sys.path.insert(0, BENCH)
-
+import flashinfer_peers  # noqa: E402
 import load_only  # noqa: E402
 import measure  # noqa: E402
 import ours  # noqa: E402
@@ -60,13 +60,13 @@ class RowsTest(unittest.TestCase):
         kinds = {rows.FA2, rows.DECODE_TC, rows.DECODE_CUDA}
         for one in rows.ROWS.values():
             if kinds & set(one.peers):
-                self.assertIn(one.variant, peers.FLASHINFER_VARIANTS, one.id)
+                self.assertIn(one.variant, flashinfer_peers.FLASHINFER_VARIANTS, one.id)
             if one.id.endswith("_flashinfer"):
                 same = rows.ROWS[one.id.removesuffix("_flashinfer")]
                 self.assertEqual((one.shape, one.variant), (same.shape, same.variant))
                 self.assertEqual(rows.rate(one, one.peers[0], 1.0), rows.rate(one, "ours", 1.0))
-        self.assertEqual(peers.FLASHINFER_VARIANTS["soft_cap"], {"logits_soft_cap": 30.0})
-        self.assertEqual(peers.FLASHINFER_VARIANTS["sliding_window"], {"window_left": 1023})
+        self.assertEqual(flashinfer_peers.FLASHINFER_VARIANTS["soft_cap"], {"logits_soft_cap": 30.0})
+        self.assertEqual(flashinfer_peers.FLASHINFER_VARIANTS["sliding_window"], {"window_left": 1023})
 
     def test_bars(self):
         bars = {one.id: one.bar for one in rows.ROWS.values() if one.bar}
