@@ -61,6 +61,10 @@ class FlashInfer(Peer):
     def plan(self):
         self.wrapper.plan(*self.planned[0], **self.planned[1])
 
+    def launch(self, pool):
+        data = self.batch.pools[pool]
+        self.wrapper.run(data.q, data.kv, out=self.out)  # most are over pages
+
     def output(self, pool):
         self.launch(pool)
         return self.out
@@ -101,10 +105,6 @@ class FlashInferPagedFa3(FlashInfer):
         tables = (self.qo_indptr, self.kv_indptr, self.batch.page_indices, last)
         shape = self.batch.shape
         return (*tables, *self.heads, shape.page_size), {"causal": shape.causal} | self.types
-
-    def launch(self, pool):
-        data = self.batch.pools[pool]
-        self.wrapper.run(data.q, data.kv, out=self.out)
 
 
 class BatchPod(FlashInfer):
@@ -152,10 +152,6 @@ class FlashInferDecode(FlashInfer):
         last = torch.tensor(self.batch.last_page_len, dtype=torch.int32)
         return (self.kv_indptr, self.batch.page_indices, last, *self.heads, self.batch.shape.page_size), self.types
 
-    def launch(self, pool):
-        data = self.batch.pools[pool]
-        self.wrapper.run(data.q, data.kv, out=self.out)
-
 
 class FlashInferDecodeCuda(FlashInferDecode):
     name = table.DECODE_CUDA
@@ -177,10 +173,6 @@ class BatchAttention(FlashInfer):
         lens = torch.tensor(shape.kv_lens, dtype=torch.int32)
         tables = (self.qo_indptr, self.kv_indptr, self.batch.page_indices, lens)
         return (*tables, *self.heads, shape.head_dim, shape.page_size), {"causal": True} | self.types
-
-    def launch(self, pool):
-        data = self.batch.pools[pool]
-        self.wrapper.run(data.q, data.kv, out=self.out)
 
 
 class Cascade(FlashInfer):

@@ -4,21 +4,13 @@
 #include <catch2/catch.hpp>
 
 #include "kernels/kernel_rig.h"
+#include "kernels/sinks_and_window.h"
 
 namespace attnloom::testing {
 namespace {
 
 constexpr int kDim = 64;
 constexpr int kKvTile = 64;
-
-// The first keys and a window, as a mask and as what it means for a tile.
-constexpr const char* kMask = "return kv_pos < sinks || kv_pos > q_pos - window;";
-constexpr const char* kTiles =
-    "if (kv_pos_begin >= sinks && kv_pos_end - 1 <= q_pos_begin - window) return "
-    "loom::TileMask::kSkip;\n"
-    "if (kv_pos_end <= sinks || kv_pos_begin >= q_pos_end - window) return "
-    "loom::TileMask::kFull;\n"
-    "return loom::TileMask::kPartial;";
 
 struct Batch {
   std::string layout = R"({"kv": "ragged"})";
@@ -29,7 +21,7 @@ struct Batch {
   int window = 300;
   int group = 4;
   bool rows = false;  // with row functors
-  const char* tiles = kTiles;
+  const char* tiles = kSinksAndWindowTiles;
 };
 
 Json case_of(const Batch& b) {
@@ -37,7 +29,7 @@ Json case_of(const Batch& b) {
       {"name", "streaming"},
       {"mask", {{"causal", true}}},
       {"params", {{{"name", "sinks"}, {"type", "i32"}}, {{"name", "window"}, {"type", "i32"}}}},
-      {"logits_mask", kMask}};
+      {"logits_mask", kSinksAndWindow}};
   if (b.tiles != nullptr) variant["tile_mask"] = b.tiles;
   if (b.rows) {
     variant["query_transform"] = "x.scale(1.0f + float(a.pos & 1));";

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/shipped.h"
+#include "kernels/sinks_and_window.h"
 #include "kernels/wgmma_cases.h"
 
 namespace attnloom::testing {
@@ -34,16 +35,8 @@ Json masked_case(Kernel kernel, const Shape& shape, bool causal = false) {
   return wgmma_case(kernel, shape, {}, workload);
 }
 
-// The first keys and a window, as a mask and as what it means for a tile.
-constexpr const char* kSinksAndWindow = "return kv_pos < sinks || kv_pos > q_pos - window;";
-constexpr const char* kTiles =
-    "if (kv_pos_begin >= sinks && kv_pos_end - 1 <= q_pos_begin - window) return "
-    "loom::TileMask::kSkip;\n"
-    "if (kv_pos_end <= sinks || kv_pos_begin >= q_pos_end - window) return "
-    "loom::TileMask::kFull;\n"
-    "return loom::TileMask::kPartial;";
-
-Json tiles_case(Kernel kernel, const Shape& shape, const std::string& tiles = kTiles) {
+Json tiles_case(Kernel kernel, const Shape& shape,
+                const std::string& tiles = kSinksAndWindowTiles) {
   kernel.variant = variant(
       "streaming", true,
       {{"params", {{{"name", "sinks"}, {"type", "i32"}}, {{"name", "window"}, {"type", "i32"}}}},
@@ -130,7 +123,7 @@ TEST_CASE("skipped tiles are not even copied", "[tile_masks]") {
   };
   // Of 32 tiles the one with the first keys and three with the window are left.
   const std::uint64_t of_tile = 2 * 64 * 64 * 2;
-  const std::uint64_t saved = bytes("") - bytes(kTiles);
+  const std::uint64_t saved = bytes("") - bytes(kSinksAndWindowTiles);
   CHECK(saved >= 28 * of_tile);
   CHECK(saved <= 28 * of_tile * 5 / 4);  // with them their places
 }

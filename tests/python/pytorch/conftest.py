@@ -94,3 +94,11 @@ def context(device):
     import attnloom
 
     return attnloom.Context("cuda" if device.type == "cuda" else "simulator")
+
+
+@pytest.fixture
+def left_padding(ids):
+    """A mask in whose first row the first three tokens are padding; `ids` is of the test's own file."""
+    mask = torch.ones_like(ids)
+    mask[0, :3] = 0
+    return mask

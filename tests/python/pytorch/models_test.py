@@ -40,13 +40,6 @@ def prompt(name):
     return prompt_of(name)
 
 
-@pytest.fixture
-def left_padding(ids):
-    mask = torch.ones_like(ids)
-    mask[0, :3] = 0
-    return mask
-
-
 def test_prefill_and_decode(model, ids):
     assert_as_eager(model, ids)
 

@@ -16,13 +16,6 @@ def ids(device):
     return make_ids("llama", device)
 
 
-@pytest.fixture
-def left_padding(ids):
-    mask = torch.ones_like(ids)
-    mask[0, :3] = 0
-    return mask
-
-
 def test_what_paged_layers_refuse(device, ids):
     model = make("llama", torch.bfloat16, device)
     model.set_attn_implementation("attnloom")
